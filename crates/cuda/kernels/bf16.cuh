@@ -1,6 +1,6 @@
 // bf16 values (docs/reference/format.md, "Floats"; the Rust twin is
-// crates/codec/src/float/bf16.rs). Layout B, against the allocation's window of exponents, is
-// straight-line code over pairs of values; the other two are for what is left.
+// crates/codec/src/float/bf16.rs). Layout B, relative to the allocation's window of exponents, is
+// straight-line code over pairs of values; layouts A and C handle the other entries.
 #pragma once
 #include "sparse.cuh"
 
@@ -15,13 +15,13 @@ struct Bf16 {
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // What decides the layout, and the layout.
+    // The chosen layout, and the values that decide it.
     struct Choice {
         u32 layout, bits, high;
         Loose::Shape shape;
     };
 
-    // For the size alone the shape need not be known.
+    // Chooses a layout; a size alone does not need the shape.
     template <bool SHAPED>
     static BUDDY_FN Choice choose(const u32 (&words)[32], u32 window) {
         u32 any = 0, low = EXPONENTS, high = 0;
@@ -35,7 +35,7 @@ struct Bf16 {
         any = (any | any >> 16) & 0xffff;
         low = (min_halves(low, low >> 16) & 0xffff) >> 7;
         high = (max_halves(high, high >> 16) & 0xffff) >> 7;
-        // Only an exponent of zero can belong to a zero.
+        // An exponent of zero is required for a zero value.
         Loose::Shape shape = {0xffffffffu, 0xffffffffu, 0, 0, 0, 0};
         Choice choice = {0, 0, high, Loose::measure(shape, Loose::COUNT, any, low, high)};
         if (SHAPED && low == 0) choice.shape = Loose::look(words);
@@ -53,10 +53,10 @@ struct Bf16 {
         return choice;
     }
 
-    // How far below `high` the exponents of two values lie.
+    // Returns the distances of two values' exponents below `high`.
     static BUDDY_FN u32 distances(u32 word, u32 high) { return high * 0x00010001u - (word >> 7 & 0x00ff00ffu); }
 
-    // A one in each half whose value needs an escape.
+    // Returns a one in each half whose value needs an escape.
     static BUDDY_FN u32 escape_flags(u32 word, u32 high) {
         return (distances(word, high) + (0x8000 - ESCAPE) * 0x00010001u) >> 15 & 0x00010001u;
     }
@@ -65,13 +65,13 @@ struct Bf16 {
         return choose<false>(words, params.window).bits;
     }
 
-    // Signs and mantissas of four values, a byte each.
+    // Packs signs and mantissas of four values, a byte each.
     static BUDDY_FN u32 narrow(u32 first, u32 second) {
         return choose_bits(0x7f7f7f7fu, permute_bytes(first, second, 0x6420), permute_bytes(first, second, 0x7531));
     }
 
-    // The two values whose signs and mantissas are bytes 2k and 2k + 1 of `bytes`; `exponents` in
-    // place.
+    // Rebuilds two values from bytes 2k and 2k + 1 of `bytes`, their signs and mantissas, and
+    // `exponents`, already in position.
     static BUDDY_FN u32 widen(u32 bytes, u32 k, u32 exponents) {
         return choose_bits(0x807f807fu, permute_bytes(bytes, 0, k == 0 ? 0x1100 : 0x3322), exponents);
     }
@@ -92,7 +92,7 @@ struct Bf16 {
         }
     }
 
-    // Three planes of codes, the base and the escapes.
+    // Appends layout C's three code planes, the base and the escapes.
     template <class Row>
     static BUDDY_FN void write_own(const u32 (&words)[32], u32 high, Row& row) {
         u32 planes[6] = {};
@@ -139,9 +139,9 @@ struct Bf16 {
         return choice.bits;
     }
 
-    // The exponents of a pair of values, in place, by codes 4k and 4k + 16 of a word. Two pairs
-    // share what is left after one mask: the other pair's codes fall on signs and mantissas, which
-    // `widen` takes from elsewhere.
+    // Returns the exponents of a pair of values, in position, from codes 4k and 4k + 16 of a word.
+    // One mask serves two pairs: the other pair's codes land on signs and mantissas, which `widen`
+    // overwrites.
     static BUDDY_FN u32 window_exponents(u32 codes, u32 k, u32 window) {
         u32 two = keep(codes & (k % 2 == 0 ? 0x0f0f0f0fu : 0xf0f0f0f0u)), base = window * 0x00800080u;
         return k == 0 ? two * 128 + base : k == 1 ? two * 8 + base : k == 2 ? (two >> 1) + base : (two >> 5) + base;
@@ -191,24 +191,25 @@ struct Bf16 {
         return OK;
     }
 
-    // A quarter of an entry, 16 values in eight words, for kernels that give an entry to four
-    // lanes. `bytes` are the signs and mantissas of the quarter: words 4 * quarter and on of the
-    // stream. Layout B, with `codes` from words 16 + 2 * quarter and on:
+    // Decodes a quarter of an entry, 16 values in eight words, for kernels with four lanes per
+    // entry. `bytes` are the quarter's signs and mantissas, from word 4 * quarter of the stream.
+    // Layout B; `codes` starts at word 16 + 2 * quarter:
     static BUDDY_FN void read_window_quarter(const u32 (&bytes)[4], const u32 (&codes)[2], u32 window, u32 (&out)[8]) {
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) out[i] = widen(bytes[i / 2], i % 2, window_exponents(codes[i / 4], i % 4, window));
     }
 
-    // To the left, or to the right by less than nothing.
+    // Shifts left, or right if `by` is negative.
     static BUDDY_FN u32 move_left(u32 word, int by) { return by < 0 ? word >> -by : word << by; }
 
-    // Layout C, with `rest` the words 16 to 23. Streams that `decode` refuses give anything.
+    // Decodes a quarter in layout C; `rest` is words 16 to 23. Invalid streams give arbitrary
+    // values.
     static BUDDY_FN void read_own_quarter(const u32 (&bytes)[4], const u32 (&rest)[8], u32 quarter, u32 (&out)[8]) {
         u32 half = quarter / 2, shift = quarter % 2 * 16;
         u32 low = rest[0] & rest[2] & rest[4], high = rest[1] & rest[3] & rest[5];
         u32 before = half == 0 ? 0 : ones_in(low);
         before += shift == 0 ? 0 : ones_in((half == 0 ? low : high) & 0xffff);
-        // Bit 2i of a plane goes with bit 2i + 16 to a pair; the gaps of one plane hold another.
+        // Bit 2i of a plane forms a pair with bit 2i + 16; the gaps of one plane hold another.
         u32 planes[3], pairs[3];
         BUDDY_UNROLL
         for (u32 bit = 0; bit < 3; bit++) {
@@ -217,8 +218,8 @@ struct Bf16 {
         }
         u32 two = pairs[0] | pairs[1] << 1, third = pairs[2];
         u64 tail = ((u64)rest[7] << 32 | rest[6]) >> 8 * (before & 7);
-        // One more bit than exponents have, so that none borrows from its neighbour; it falls on a
-        // sign.
+        // One bit wider than exponents, so that none borrows from its neighbour; the extra bit
+        // lands on a sign.
         u32 base = (0x100 | (rest[6] & 0xff)) * 0x00800080u, escaped = planes[0] & planes[1] & planes[2] & 0xffff;
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) {

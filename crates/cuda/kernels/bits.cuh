@@ -1,6 +1,6 @@
-// Words and bits, for a GPU compiler and for a plain C++ compiler alike. On a GPU every function
-// here is one or two instructions; elsewhere it is the same arithmetic written out, so that a
-// machine without a GPU can prove the codecs.
+// Words and bits, for CUDA and plain C++ compilers. On a GPU every function is one or two
+// instructions; elsewhere it is the same arithmetic in plain C++, so that codecs are tested without
+// a GPU.
 #pragma once
 
 #ifdef __CUDACC__
@@ -19,19 +19,19 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Words of an entry, and of the longest stream that is stored as one.
+// Words of an entry, and of the longest stream that is stored.
 constexpr u32 WORDS = BUDDY_ENTRY_BYTES / 4;
 constexpr u32 STREAM_BITS = BUDDY_ENTRY_BYTES * 8 - BUDDY_SECTOR_BYTES * 8;
 constexpr u32 STREAM_WORDS = STREAM_BITS / 32;
 
-// What an allocation keeps for its codec. Codecs look at what is theirs.
+// An allocation's parameters for its codec. Each codec reads its own.
 struct Params {
     u32 window;  // bf16: the first of 16 exponents
     u32 reserved;
-    const u32* learned;  // table, stride, scaled: the block of fields.cuh; bf16: null, or the window, for `settle` to fetch
+    const u32* learned;  // table, stride, scaled: the block of fields.cuh; bf16: null, or the window, which `settle` fetches
 };
 
-// What a decoder says of a stream. The Rust side names the same numbers.
+// Status of a decoded stream. Rust has the same numbers.
 enum Status : u32 { OK = 0, TRUNCATED = 1, INVALID = 2, LAYOUT = 3, NIBBLE = 4, RANGE = 5 };
 
 // The high word of (hi:lo) << (shift % 32).
@@ -61,8 +61,8 @@ BUDDY_FN u32 funnel_right_to(u32 lo, u32 hi, u32 shift) {
 #endif
 }
 
-// (word << (shift % 32)) + addend and a + b with b signed, by multiplication: it has a pipe of its
-// own, where codecs have little to do.
+// (word << (shift % 32)) + addend, and a + b with b signed, by multiplication: the multiplier is a
+// pipe that codecs hardly use.
 BUDDY_FN u32 shift_add(u32 word, u32 shift, u32 addend) {
 #ifdef __CUDA_ARCH__
     u32 out;
@@ -91,7 +91,7 @@ BUDDY_FN u32 ones_in(u32 word) {
 #endif
 }
 
-// 32 for zero.
+// Counts leading zeros; 32 for zero.
 BUDDY_FN u32 leading_zeros(u32 word) {
 #ifdef __CUDA_ARCH__
     return __clz(word);
@@ -100,7 +100,7 @@ BUDDY_FN u32 leading_zeros(u32 word) {
 #endif
 }
 
-// 32 for zero.
+// Counts trailing zeros; 32 for zero.
 BUDDY_FN u32 trailing_zeros(u32 word) {
 #ifdef __CUDA_ARCH__
     return __clz(__brev(word));
@@ -109,7 +109,7 @@ BUDDY_FN u32 trailing_zeros(u32 word) {
 #endif
 }
 
-// The larger and the smaller halves of two words.
+// Returns the larger, and the smaller, of each pair of 16-bit halves.
 BUDDY_FN u32 max_halves(u32 a, u32 b) {
 #ifdef __CUDA_ARCH__
     return __vmaxu2(a, b);
@@ -127,8 +127,8 @@ BUDDY_FN u32 min_halves(u32 a, u32 b) {
 #endif
 }
 
-// One, or zero for zero; by the instruction for the smaller of two, where the compiler would make
-// two of a comparison.
+// Returns 1, or 0 for zero. `min` is one instruction, where the compiler would make two of a
+// comparison.
 BUDDY_FN u32 one_unless_zero(u32 word) {
 #ifdef __CUDA_ARCH__
     u32 out;
@@ -139,7 +139,7 @@ BUDDY_FN u32 one_unless_zero(u32 word) {
 #endif
 }
 
-// Four bytes chosen by the nibbles of `selector` from (b:a), as the GPU's byte permute does.
+// Selects four bytes of (b:a) by the nibbles of `selector`, like `__byte_perm`.
 BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 #ifdef __CUDA_ARCH__
     return __byte_perm(a, b, selector);
@@ -153,7 +153,7 @@ BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 #endif
 }
 
-// Byte `i` of a word.
+// Returns byte `i` of a word.
 template <u32 i>
 BUDDY_FN u32 byte_of(u32 word) {
     return permute_bytes(word, 0, 0x4440 + i);
@@ -162,8 +162,8 @@ BUDDY_FN u32 byte_of(u32 word) {
 // A stream's first byte is the most significant one of its first word.
 BUDDY_FN u32 big_endian(u32 word) { return permute_bytes(word, 0, 0x0123); }
 
-// The OR over the threads of a warp that are here, which lets them skip what none of their entries
-// needs; on a CPU a warp is one entry.
+// ORs a word over the active threads of a warp, so that they skip work that none of their entries
+// needs. On a CPU a warp is one entry.
 BUDDY_FN u32 warp_or(u32 word) {
 #ifdef __CUDA_ARCH__
     return __reduce_or_sync(__activemask(), word);
@@ -184,8 +184,8 @@ BUDDY_FN bool all_zero(const u32 (&words)[32]) {
     return any == 0;
 }
 
-// Makes the compiler forget what it computed from these words. A second pass over them is then
-// computed again, which is cheaper than the registers that would keep the first one's results.
+// Makes the compiler recompute values of these words in a second pass, which is cheaper than the
+// registers that would hold the first pass's results.
 BUDDY_FN void forget(u32 (&words)[32]) {
 #ifdef __CUDA_ARCH__
     BUDDY_UNROLL
@@ -195,7 +195,7 @@ BUDDY_FN void forget(u32 (&words)[32]) {
 #endif
 }
 
-// A word that the compiler takes as it is, and does not compute anew in each of its uses.
+// Makes the compiler hold a word in a register instead of recomputing it at each use.
 BUDDY_FN u32 keep(u32 word) {
 #ifdef __CUDA_ARCH__
     asm("" : "+r"(word));
@@ -210,7 +210,7 @@ BUDDY_FN u64 keep(u64 word) {
     return word;
 }
 
-// The bits of `a` where `mask` has ones, of `b` where it has zeros. Spelled out for the GPU: its
+// Selects bits: `a` where `mask` is one, `b` where it is zero. Written as inline PTX, since the
 // compiler makes two instructions of the C++ form when the mask is a constant.
 BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {
 #ifdef __CUDA_ARCH__
@@ -222,8 +222,8 @@ BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {
 #endif
 }
 
-// One step of a transposition: of each block of 2 * SHIFT bits, the high half of `a` changes places
-// with the low half of `b`.
+// One step of a transposition: within each block of 2 * SHIFT bits, swaps the high half of `a` with
+// the low half of `b`.
 template <u32 SHIFT>
 BUDDY_FN void exchange(u32& a, u32& b) {
     u32 x = a, y = b;
@@ -248,7 +248,7 @@ BUDDY_FN void exchange_all(u32 (&m)[N]) {
     }
 }
 
-// Bit j of word i becomes bit i of word j.
+// Transposes a 32 x 32 bit matrix: bit j of word i becomes bit i of word j.
 BUDDY_FN void transpose(u32 (&m)[32]) {
     exchange_all<16>(m);
     exchange_all<8>(m);
@@ -257,8 +257,8 @@ BUDDY_FN void transpose(u32 (&m)[32]) {
     exchange_all<1>(m);
 }
 
-// The same within the low and within the high 16 columns of 16 words: word j holds column j below
-// column 16 + j.
+// Transposes the low and the high 16 columns of 16 words: word j holds column j in its low half and
+// column 16 + j in its high half.
 BUDDY_FN void transpose_halves(u32 (&m)[16]) {
     exchange_all<8>(m);
     exchange_all<4>(m);
@@ -266,7 +266,7 @@ BUDDY_FN void transpose_halves(u32 (&m)[16]) {
     exchange_all<1>(m);
 }
 
-// Adds three one-bit numbers in each of 32 columns: `a` becomes the sum, the carry is returned.
+// A full adder of one-bit numbers in each of 32 columns: `a` becomes the sum; returns the carry.
 BUDDY_FN u32 add_columns(u32& a, u32 b, u32 c) {
     u32 carry = (a & b) | (a & c) | (b & c);
     a = a ^ b ^ c;

@@ -1,9 +1,9 @@
 // Bit-Plane Compression over 32-bit words (docs/reference/format.md, "BPC"; the Rust twin is
 // crates/codec/src/bpc).
 //
-// Planes are classified before they exist: the XORed differences stay words, in which bit j of word
-// i is bit i of plane j, so that one logic operation works on all planes at once. A size needs no
-// transposition at all, and the encoder emits planes whose kinds it already knows.
+// Planes are classified before they are transposed: in the XORed differences, bit j of word i is
+// bit i of plane j, so that one logic operation works on all planes at once. A size needs no
+// transposition at all, and the encoder emits planes of known kinds.
 #pragma once
 #include "stream.cuh"
 
@@ -11,19 +11,18 @@ namespace buddy {
 
 constexpr u32 BPC_ONES = 0x7fffffffu;
 
-// The kinds of planes 31 to 0, one bit each; a plane in no mask is written as it is. Plane 32 is
-// `signs`.
+// Masks of planes 31 to 0 by kind; a plane in no mask is written uncompressed. Plane 32 is `signs`.
 struct BpcKinds {
     u32 zero;   // a plane of zeros
-    u32 flat;   // not zero, but its DBP is: 5 bits
+    u32 flat;  // nonzero, but its DBP is zero: 5 bits
     u32 ones;   // all ones: 5 bits
     u32 one;    // a single one: 10 bits
     u32 two;    // two neighbouring ones: 10 bits
-    u32 signs;  // plane 32 itself
+    u32 signs;  // plane 32
 };
 
-// The differences, XORed with themselves shifted: bit j of word i is bit i of DBX[j]. Also the
-// kinds of planes.
+// Computes the differences, XORed with themselves shifted (bit j of word i is bit i of DBX[j]), and
+// the kinds of planes.
 BUDDY_FN BpcKinds bpc_planes(const u32 (&words)[32], u32 (&dbx)[32]) {
     BpcKinds kinds;
     u32 signs = 0, any = 0;
@@ -31,13 +30,14 @@ BUDDY_FN BpcKinds bpc_planes(const u32 (&words)[32], u32 (&dbx)[32]) {
     for (int i = 30; i >= 0; i--) {
         u32 to = words[i + 1], from = words[i];
         u32 delta = to - from;
-        // Bit 31 is the sign of the 33-bit difference: of `delta` unless the words' signs differ.
+        // Bit 31 is the sign of the 33-bit difference: that of `delta`, unless the words' signs
+        // differ.
         u32 sign = ((to ^ from) & to) | (~(to ^ from) & delta);
         signs = funnel_left(sign, signs, 1);
         dbx[i] = delta ^ (delta >> 1) ^ (sign & 0x80000000u);
         any |= delta;
     }
-    // How many ones each plane has, as five bits in five words.
+    // Counts the ones of each plane, as five bits in five words.
     u32 count[5], carry[15];
     count[0] = dbx[0];
     BUDDY_UNROLL
@@ -72,7 +72,7 @@ BUDDY_FN bool fits_signed(u32 word, u32 bits) {
     return (u32)((int)(word << (32 - bits)) >> (32 - bits)) == word;
 }
 
-// The base word's code, without its 33-bit form: `bits` is 33 then, for a one and the word.
+// Returns the base word's code. Its 33-bit form, a one and the word, has `bits` of 33 and no code.
 BUDDY_FN Code bpc_base(u32 word) {
     if (word == 0) return {0, 3};
     if (fits_signed(word, 4)) return {1u << 4 | (word & 0xf), 7};
@@ -81,7 +81,7 @@ BUDDY_FN Code bpc_base(u32 word) {
     return {word, 33};
 }
 
-// The code of plane 32 where it is not zero; `bits` is 32 where it is written as it is.
+// Returns the code of a nonzero plane 32; `bits` is 32 if it is written uncompressed.
 BUDDY_FN Code bpc_top(u32 plane) {
     u32 lowest = plane & (0u - plane);
     u32 index = 31 - leading_zeros(lowest);
@@ -91,12 +91,12 @@ BUDDY_FN Code bpc_top(u32 plane) {
     return {plane | 0x80000000u, 32};
 }
 
-// Zero planes whose upper neighbour is none: each begins a run, and carries the run's code.
+// Returns the zero planes that begin a run, which carry its code.
 BUDDY_FN u32 bpc_runs(const BpcKinds& kinds) {
     return kinds.zero & ~funnel_right(kinds.zero, kinds.signs == 0, 1);
 }
 
-// The stream's length.
+// Returns the stream's length.
 BUDDY_FN u32 bpc_bits(u32 base, const BpcKinds& kinds) {
     u32 top_zero = kinds.signs == 0;
     u32 runs = bpc_runs(kinds), single = runs & ~(kinds.zero << 1);
@@ -107,10 +107,10 @@ BUDDY_FN u32 bpc_bits(u32 base, const BpcKinds& kinds) {
     return bits + (kinds.zero >> 31 ? 7 : 3);
 }
 
-// The code of a run of zero planes.
+// Returns the code of a run of zero planes.
 BUDDY_FN Code bpc_run(u32 length) { return length == 1 ? Code{1, 3} : Code{1u << 5 | (length - 2), 7}; }
 
-// The code of plane `j`, which is in one of the kinds.
+// Returns the code of plane `j`, which is in one of the masks.
 BUDDY_FN Code bpc_small(const BpcKinds& kinds, u32 j, u32 plane) {
     u32 bit = 1u << j;
     if (kinds.zero & bit) return bpc_run(leading_zeros(~(kinds.zero << (31 - j))));
@@ -137,7 +137,7 @@ BUDDY_FN void bpc_put_head(BitSink<Row>& sink, u32 base, const BpcKinds& kinds) 
 }
 
 struct Bpc {
-    // Nothing but zeros takes ten bits: a zero base, and one run of all planes.
+    // An entry of zeros takes ten bits: a zero base and one run of all planes.
     static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == 10; }
 
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) {
@@ -145,14 +145,14 @@ struct Bpc {
         return bpc_bits(words[0], bpc_planes(words, dbx));
     }
 
-    // Writes the stream into `row`, zero-padded, if it is one that is stored; returns its length
-    // either way. `words` is used up.
+    // Writes the stream into `row`, zero-padded, if it is short enough to be stored; returns its
+    // length in any case. Overwrites `words`.
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params&) {
         return encode_after<0>(words, row, layout);
     }
 
-    // The same after FLAG zero bits, 0 or 1, which count in the length.
+    // The same after FLAG (0 or 1) zero bits, which count towards the length.
     template <u32 FLAG, class Row>
     static BUDDY_FN u32 encode_after(u32 (&words)[32], Row& row, u32& layout) {
         u32 base = words[0];
@@ -163,10 +163,10 @@ struct Bpc {
         layout = 0;
         u32 small = bpc_runs(kinds) | kinds.flat | kinds.ones | kinds.one | kinds.two;
         u32 whole = ~(kinds.zero | small);
-        // Below the lowest plane that some entry of the warp does not write whole, all of them do.
+        // Below `tail`, every entry of the warp writes its planes uncompressed.
         u32 mixed = warp_or(stored ? ~whole : 0), tail = trailing_zeros(mixed);
         u32 needed = warp_or(stored ? small | whole : 0) & ~((mixed & (0u - mixed)) - 1);
-        // The bit above a plane's 31 is the one that its 32-bit code begins with.
+        // The bit above a plane's 31 bits is the first of its 32-bit code.
         dbx[31] = 0xffffffffu;
         transpose(dbx);
         if (!stored) return bits;
@@ -188,8 +188,8 @@ struct Bpc {
         return bits;
     }
 
-    // Emits the planes below `tail`, which are all whole: one jump, and straight on from there. A
-    // stream that is stored has no more than 23 whole planes.
+    // Emits the planes below `tail`, all uncompressed: one jump into straight-line code. A stored
+    // stream has at most 23 such planes.
     template <class Row>
     static BUDDY_FN void bpc_put_tail(BitSink<Row>& sink, const u32 (&dbx)[32], u32 tail) {
 #define BUDDY_WHOLE(j)          \
@@ -206,7 +206,7 @@ struct Bpc {
 #undef BUDDY_WHOLE
     }
 
-    // Rebuilds the words from a stream of `limit` bits at most.
+    // Rebuilds the words from a stream of at most `limit` bits.
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params&) {
         if (layout != 0) return LAYOUT;
@@ -218,14 +218,14 @@ struct Bpc {
     static BUDDY_FN u32 decode_from(BitSource<Row>& source, u32 limit, u32 (&words)[32]) {
         u32 base = bpc_take_base(source);
         u32 plane = 0;
-        // The plane that the next code is for; below -1 after a code that no stream has.
+        // The next plane to decode; below -1 after an invalid code.
         int next = 32;
         BUDDY_UNROLL
         for (int j = 32; j >= 0; j--) {
             if (next == j) {
                 u32 window = source.peek();
                 next = j - 1;
-                // Most codes are whole planes; saying so saves the compiler a move for each plane.
+                // Most codes are uncompressed planes; the hint saves a move per plane.
                 if (__builtin_expect((int)window >= 0, 0)) {
                     bpc_take_small(source, window, plane, next);
                 } else {
@@ -262,8 +262,8 @@ struct Bpc {
         return kind == 0 ? 0 : (u32)((int)(window << 3) >> (32 - bits));
     }
 
-    // Takes a code of fewer than 32 bits. A run moves `next` below the planes it covers. Bit 31 of
-    // a plane means nothing, so that a plane taken whole keeps its code's first bit there.
+    // Takes a code of fewer than 32 bits. A run moves `next` below its planes. Bit 31 of a plane is
+    // ignored: an uncompressed plane keeps the first bit of its code there.
     template <class Row>
     static BUDDY_FN void bpc_take_small(BitSource<Row>& source, u32 window, u32& plane, int& next) {
         bool run = window >> 30, zero = window >> 29, ten = window >> 28, one = window >> 27 & 1;

@@ -1,17 +1,17 @@
-// BPC with or without its transform, whichever is shorter (docs/reference/format.md, "bpc-best";
+// BPC with or without its transform, the shorter of the two (docs/reference/format.md, "bpc-best";
 // the Rust twin is crates/codec/src/bpc/best).
 #pragma once
 #include "bpc.cuh"
 
 namespace buddy {
 
-// A word with one bit set, or with two adjacent ones; true for zero.
+// Returns true for a word with one bit set or two adjacent ones, and for zero.
 BUDDY_FN bool bpc_short_word(u32 word) {
     u32 lowest = word & (0u - word);
     return word == lowest || word == lowest * 3;
 }
 
-// The bitmap of zero words.
+// Returns the bitmap of zero words.
 BUDDY_FN u32 bpc_zero_words(const u32 (&words)[32]) {
     u32 zero = 0;
     BUDDY_UNROLL
@@ -19,7 +19,7 @@ BUDDY_FN u32 bpc_zero_words(const u32 (&words)[32]) {
     return zero;
 }
 
-// The length of the untransformed form, without the flag.
+// Returns the length of the untransformed form, without the flag.
 BUDDY_FN u32 bpc_word_bits(const u32 (&words)[32]) {
     u32 zero = bpc_zero_words(words), starts = zero & ~(zero << 1), lone = starts & ~(zero >> 1);
     u32 bits = 7 * ones_in(starts) - 4 * ones_in(lone);
@@ -32,7 +32,7 @@ BUDDY_FN u32 bpc_word_bits(const u32 (&words)[32]) {
 }
 
 struct BpcBest {
-    // Only zeros take eight bits: the flag, and one run of all words.
+    // An entry of zeros takes eight bits: the flag, and one run of all words.
     static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == 8; }
 
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params& params) {
@@ -40,8 +40,8 @@ struct BpcBest {
         return 1 + (plain < transformed ? plain : transformed);
     }
 
-    // Writes the stream into `row`, zero-padded, if it is one that is stored; returns its length
-    // either way.
+    // Writes the stream into `row`, zero-padded, if it is short enough to be stored; returns its
+    // length in any case.
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params& params) {
         u32 plain = bpc_word_bits(words);
@@ -66,7 +66,7 @@ struct BpcBest {
         return 1 + plain;
     }
 
-    // Rebuilds the words from a stream of `limit` bits at most.
+    // Rebuilds the words from a stream of at most `limit` bits.
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params&) {
         if (layout != 0) return LAYOUT;
@@ -75,7 +75,7 @@ struct BpcBest {
         source.skip(1);
         if (!plain) return Bpc::decode_from(source, limit, words);
         u32 word = 0;
-        // The word that the next code is for; above 32 after a code that no stream has.
+        // The next word to decode; above 32 after an invalid code.
         u32 next = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < 32; i++) {
@@ -95,7 +95,7 @@ struct BpcBest {
         return source.taken() > limit ? TRUNCATED : next > 32 ? INVALID : OK;
     }
 
-    // Writes the code of a word that is not zero.
+    // Writes the code of a nonzero word.
     template <class Row>
     static BUDDY_FN void put_word(BitSink<Row>& sink, u32 word) {
         u32 lowest = word & (0u - word), index = 31 - leading_zeros(lowest);
@@ -109,7 +109,7 @@ struct BpcBest {
         }
     }
 
-    // Takes a code of fewer than 33 bits. A run moves `next` past the words it covers.
+    // Takes a code of fewer than 33 bits. A run moves `next` past its words.
     template <class Row>
     static BUDDY_FN void take_small(BitSource<Row>& source, u32 window, u32& word, u32& next) {
         bool run = window >> 30, zero = window >> 29, ten = window >> 28, one = window >> 27 & 1;

@@ -1,26 +1,25 @@
-// Compressed memory in a kernel of your own. docs/reference/device-header.md is the guide; in
-// short:
+// Compressed memory in your own kernels. docs/reference/device-header.md is the guide; in short:
 //
 //   #include "buddy_device.cuh"
 //   __global__ void scale(buddy::BuddyView view) {
 //       buddy::u64 entry = blockIdx.x * (buddy::u64)blockDim.x + threadIdx.x;
 //       if (entry >= view.memory.entries) return;
-//       buddy::u32 words[32];                                        // 128 bytes: 16 doubles, 64 bf16 values, ...
+//       buddy::u32 words[32];  // 128 bytes: 16 doubles, 64 bf16 values, ...
 //       buddy::thread::load_entry<buddy::Planes64>(view, entry, words);
 //       ...
 //       buddy::thread::store_entry<buddy::Planes64>(view, entry, words);
 //   }
 //
-// Reads and writes are those of the runtime, to the bit: what a kernel stores, `BuddyBuffer::read`
-// reads. A thread's functions (entry.cuh) work anywhere. A warp's are faster: its 32 lanes move 32
-// entries together, 16 bytes to a lane and in the order of memory, through a tile of 4 KiB of
-// shared memory. All 32 lanes call them.
+// Reads and writes match the runtime bit for bit: `BuddyBuffer::read` reads what a kernel stores.
+// The functions of a thread (entry.cuh) work anywhere. Those of a warp are faster: its 32 lanes
+// move 32 entries together, 16 bytes per lane in memory order, through a tile of 4 KiB of shared
+// memory. All 32 lanes must call them.
 //
 // The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32, Delta64,
 // Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64,
-// BpcBest, and must be the buffer's. The constants of the address map are macros from the library:
-// NVRTC programs are given them, and `buddy gpu headers DIR` writes them as buddy_constants.cuh for
-// nvcc.
+// BpcBest, and must be the buffer's. The constants of the address map are macros of the library:
+// NVRTC programs receive them as defines, and `buddy gpu headers DIR` writes them to
+// buddy_constants.cuh for nvcc.
 #pragma once
 #ifndef BUDDY_ENTRY_BYTES
 #include "buddy_constants.cuh"
@@ -42,8 +41,8 @@
 
 namespace buddy {
 
-// Fetches a window that was trained into device memory, before anything else is done with the view.
-// No other codec has anything there.
+// Fetches a bf16 window that was trained into device memory; call it before any other use of the
+// view. Does nothing for other codecs.
 template <class Codec>
 BUDDY_FN void settle(BuddyView&) {}
 template <>
@@ -53,23 +52,23 @@ BUDDY_FN void settle<Bf16>(BuddyView& view) {
 
 namespace warp {
 
-// Consecutive entries, in three steps between which there may be other work: nibbles, fetch,
-// decode. `first` is a multiple of 32; lane i has entry first + i. `active` has a bit for each
-// entry that is asked for; rows of others are zeros after a load, and are not stored.
+// Consecutive entries in three steps that can be interleaved with other work: nibbles, fetch,
+// decode. `first` is a multiple of 32; lane i has entry first + i. `active` has a bit per requested
+// entry; other rows are zeros after a load and are not stored.
 
 BUDDY_FN u32 load_nibbles(const BuddyView& view, u64 first, u32 active = ALL) {
     u32 lane = threadIdx.x % WARP;
     return load_nibble(view.memory, first + lane, active >> lane & 1);
 }
 
-// The same ahead of time: starts to bring them into 16 bytes of shared memory, where they are after
-// `cp_async_wait_warp`.
+// The same ahead of time: starts a copy of the nibbles into 16 bytes of shared memory. Complete
+// after `cp_async_wait_warp`.
 BUDDY_FN void fetch_nibbles(const BuddyView& view, uint4* shared, u64 first, u32 lane) {
     if (lane == 0) cp_async<16>(shared, view.memory.nibbles + first / 2);
 }
 BUDDY_FN u32 fetched_nibble(const uint4* shared, u32 lane) { return ((const u8*)shared)[lane / 2] >> (lane % 2 * 4) & 15; }
 
-// Starts to bring the stored bytes into the tile; `cp_async_wait_warp` waits for them.
+// Starts the copy of the stored bytes into the tile. Complete after `cp_async_wait_warp`.
 BUDDY_FN void fetch_entries(const BuddyView& view, const Tile& tile, u64 first, u32 nibble) {
     Place place = place_of(view.memory, first);
     along_page(tile, place, chunks_of(nibble), Fetch());
@@ -89,7 +88,7 @@ BUDDY_FN u32 decode_entry(const BuddyView& view, const Tile& tile, u64 entry, u3
     return status;
 }
 
-// The same in place. Other lanes see it after a __syncwarp.
+// The same in place. Other lanes see the result after a __syncwarp.
 template <class Codec>
 BUDDY_FN u32 decode_entry(const BuddyView& view, const Tile& tile, u64 entry, u32 nibble) {
     if (nibble == RAW) return OK;
@@ -98,7 +97,7 @@ BUDDY_FN u32 decode_entry(const BuddyView& view, const Tile& tile, u64 entry, u3
     return status;
 }
 
-// The three steps at once.
+// The three steps in one call.
 template <class Codec>
 BUDDY_FN u32 load_entries(const BuddyView& view, const Tile& tile, u64 first, u32 active = ALL) {
     u32 nibble = load_nibbles(view, first, active);
@@ -107,7 +106,7 @@ BUDDY_FN u32 load_entries(const BuddyView& view, const Tile& tile, u64 first, u3
     return decode_entry<Codec>(view, tile, first + tile.lane, nibble);
 }
 
-// Writes the rows, which hold what their nibbles say.
+// Writes encoded rows with their nibbles.
 BUDDY_FN void put_entries(const BuddyView& view, const Tile& tile, u64 first, u32 nibble, u32 active) {
     const Memory& memory = view.memory;
     bool mine = active >> tile.lane & 1;
@@ -127,7 +126,7 @@ BUDDY_FN void put_entries(const BuddyView& view, const Tile& tile, u64 first, u3
     }
 }
 
-// Compresses the rows, each seen by its own lane, and writes them. The tile is spent after it.
+// Compresses and writes the rows, each by its own lane. Leaves the tile undefined.
 template <class Codec>
 BUDDY_FN void store_entries(const BuddyView& view, const Tile& tile, u64 first, u32 active = ALL) {
     Row row(tile);
@@ -137,7 +136,7 @@ BUDDY_FN void store_entries(const BuddyView& view, const Tile& tile, u64 first, 
     put_entries(view, tile, first, nibble, active);
 }
 
-// The same with each lane's entry in `words`; the tile is only on the way.
+// The same for entries in `words`, one per lane; the tile is scratch memory.
 template <class Codec>
 BUDDY_FN void store_entries(const BuddyView& view, const Tile& tile, u64 first, u32 (&words)[WORDS], u32 active = ALL) {
     Row row(tile);
@@ -146,7 +145,8 @@ BUDDY_FN void store_entries(const BuddyView& view, const Tile& tile, u64 first, 
     put_entries(view, tile, first, nibble, active);
 }
 
-// Any 32 entries, one to a lane. A lane that wants none says so; its row is zeros after a load.
+// Any 32 entries, one per lane. A lane without an entry passes `wanted` = false; its row is zeros
+// after a load.
 
 template <class Codec>
 BUDDY_FN u32 load_entry(const BuddyView& view, const Tile& tile, u64 entry, bool wanted = true) {
@@ -166,7 +166,7 @@ BUDDY_FN u32 load_entry(const BuddyView& view, const Tile& tile, u64 entry, bool
     return wanted && !exists ? (u32)RANGE : status;
 }
 
-// No entry may be named by two lanes.
+// No two lanes may name the same entry.
 template <class Codec>
 BUDDY_FN void store_entry(const BuddyView& view, const Tile& tile, u64 entry, bool wanted = true) {
     const Memory& memory = view.memory;

@@ -1,19 +1,18 @@
-// The kernels of one codec: BUDDY_CODEC names its struct. One warp takes 32 entries, one thread to
-// an entry; warps need nothing from one another.
+// The kernels of one codec; BUDDY_CODEC names its struct. A warp takes 32 entries, one per thread;
+// warps are independent.
 #include "buddy_device.cuh"
 
 using namespace buddy;
 typedef BUDDY_CODEC Codec;
 
 constexpr u32 WARPS = BUDDY_WARPS;
-// Threads of a block, and blocks that a multiprocessor shall hold: this bounds the registers of a
-// thread.
+// The minimum of resident CTAs per SM bounds the registers per thread.
 #define BUDDY_KERNEL extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
 
-// Consecutive entries: the aligned tile of this warp, and which of its 32 entries are asked for.
+// Consecutive entries: this warp's aligned tile, and a mask of the 32 entries requested.
 struct Range {
     u64 start;   // the tile's first entry
-    u32 active;  // a bit for each row
+    u32 active;  // one bit per row
     long long skew;
 
     BUDDY_FN Range(u64 first, u64 count) {
@@ -51,7 +50,7 @@ BUDDY_KERNEL buddy_read(BuddyView view, uint4* to, u64 first, u64 count) {
     put_plain(tile, to + range.skew * (long long)CHUNKS, range.active);
 }
 
-// An index list: this warp's part of it, and which of its 32 rows are in the list.
+// This warp's part of an index list, and a mask of the rows in the list.
 struct Listed {
     u64 start;
     u32 rows;
@@ -62,7 +61,7 @@ struct Listed {
     }
 };
 
-// Reads single entries: the i-th of `to` is entry list[i]. One that does not exist is zeros.
+// Gathers single entries: entry list[i] to the i-th of `to`. Entries out of range read as zeros.
 BUDDY_KERNEL buddy_gather(BuddyView view, uint4* to, const u32* list, u64 count) {
     settle<Codec>(view);
     Tile tile = this_tile();
@@ -73,7 +72,7 @@ BUDDY_KERNEL buddy_gather(BuddyView view, uint4* to, const u32* list, u64 count)
     put_plain(tile, to + listed.start * CHUNKS, listed.rows);
 }
 
-// Writes single entries: entry list[i] becomes the i-th of `from`. No entry may be listed twice.
+// Scatters single entries: the i-th of `from` to entry list[i]. No entry may be listed twice.
 BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u64 count) {
     settle<Codec>(view);
     Tile tile = this_tile();
@@ -86,8 +85,8 @@ BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u
     warp::store_entry<Codec>(view, tile, entry, mine);
 }
 
-// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow
-// after them.
+// Counts a buffer's nibbles by value, reserved ones at index NIBBLES, and overflowing entries after
+// them.
 extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
     u32 found[NIBBLES + 2] = {};
     for (u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x; at * 8 < memory.entries; at += (u64)gridDim.x * blockDim.x) {

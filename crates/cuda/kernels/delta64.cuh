@@ -9,10 +9,10 @@ struct Delta64 {
     static constexpr u32 LANES = 16;
     static constexpr u32 HEADER_BITS = 80;  // word 0, width and shift
 
-    // No difference, and a zero base.
+    // All differences are zero, and so is the base.
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32 bits) { return bits == HEADER_BITS && (words[0] | words[1]) == 0; }
 
-    // Folded differences in all words but the first; returns the bits that any of them has.
+    // Replaces all words but the first by folded differences; returns their OR.
     static BUDDY_FN u64 differences(const u32 (&entry)[32], u64 (&words)[LANES]) {
         u64 used = 0;
         split(entry, words);

@@ -1,18 +1,18 @@
-// One entry and its place: what a thread does alone, and what threads and warps share. Plain C++,
-// so that a machine without a GPU proves it.
+// Reads and writes of one entry: functions for a single thread, and those shared with warps. Plain
+// C++, so that they are tested without a GPU.
 #pragma once
 #include "map.cuh"
 #include "stream.cuh"
 
 namespace buddy {
 
-// A buffer as a kernel takes it: by value, as an argument. `BuddyBuffer::view` hands it out.
+// A buffer as a kernel argument, passed by value. `BuddyBuffer::view` returns it.
 struct BuddyView {
     Memory memory;
     Params params;
 };
 
-// The lowest entry that did not decode, for the buffer's next report.
+// Records the lowest entry that failed to decode, for the buffer's next report.
 BUDDY_FN void report(const Memory& memory, u64 entry, u32 status) {
     u64 fault = entry << 8 | status;
 #ifdef __CUDA_ARCH__
@@ -26,7 +26,7 @@ BUDDY_FN u32 load_nibble(const Memory& memory, u64 entry, bool wanted = true) {
     return wanted ? memory.nibbles[entry / 2] >> (entry % 2 * 4) & 15 : (u32)ZERO;
 }
 
-// Eight nibbles share a word: exchange only this one's bits.
+// Eight nibbles share a word; exchanges only this one's bits.
 BUDDY_FN void store_nibble(const Memory& memory, u64 entry, u32 nibble) {
     u32* word = (u32*)memory.nibbles + entry / 8;
     u32 shift = entry % 8 * 4;
@@ -38,19 +38,19 @@ BUDDY_FN void store_nibble(const Memory& memory, u64 entry, u32 nibble) {
 #endif
 }
 
-// Chunks that a row moves: none of a reserved nibble's.
+// Returns the chunks that a row moves; zero for a reserved nibble.
 BUDDY_FN u32 chunks_of(u32 nibble) { return nibble < NIBBLES ? class_chunks(class_of(nibble)) : 0; }
 
-// A row of 8 bytes is padded to a sector where the target has one: whole sectors are cheaper to
-// write.
+// Returns the chunks to write. A row of 8 bytes is padded to a sector if the target has one: writes
+// of whole sectors are cheaper.
 BUDDY_FN u32 chunks_to_put(u32 nibble, u32 device_bytes) {
     return nibble == B8 && device_bytes != SMALL ? SECTOR / CHUNK : chunks_of(nibble);
 }
 
-// An entry of 8 bytes at the smallest target is half a chunk, and moved by itself.
+// Returns true for an entry of 8 bytes at the smallest target: half a chunk, moved on its own.
 BUDDY_FN bool is_small(u32 nibble, const Place& place) { return nibble == B8 && place.device_bytes == SMALL; }
 
-// Encodes words into a row, unless they are stored as they are; returns their nibble.
+// Encodes words into a row, unless the entry is stored raw; returns its nibble.
 template <class Codec, class Row>
 BUDDY_FN u32 encode_words(u32 (&words)[WORDS], Row& row, const Params& params) {
     bool zero = AsksFirst<Codec>::VALUE && all_zero(words);
@@ -59,8 +59,7 @@ BUDDY_FN u32 encode_words(u32 (&words)[WORDS], Row& row, const Params& params) {
     return zero ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
 }
 
-// Decodes a row into words: zeros if it holds nothing or cannot be decoded. Not for what is stored
-// as it is.
+// Decodes a row into words; zeros if it is empty or invalid. Not for raw entries.
 template <class Codec, class Row>
 BUDDY_FN u32 decode_words(const Row& row, u32 nibble, u32 (&words)[WORDS], const Params& params) {
     u32 size_class = class_of(nibble), status = nibble < NIBBLES ? OK : NIBBLE;
@@ -72,7 +71,7 @@ BUDDY_FN u32 decode_words(const Row& row, u32 nibble, u32 (&words)[WORDS], const
     status = Codec::decode(row, class_bytes(size_class) * 8, layout_of(nibble), words, params);
     if (status != OK) {
         fill_zeros(words);
-        forget(words);  // a branch, and no choice for each word
+        forget(words);  // makes a branch instead of a select per word
     }
     return status;
 }
@@ -81,7 +80,7 @@ namespace thread {
 
 using buddy::Quad;
 
-// A row in the thread's own memory.
+// A row in the thread's local memory.
 struct OwnRow {
     Quad chunks[CHUNKS];
 
@@ -99,9 +98,9 @@ struct OwnRow {
     }
 };
 
-// Reads an entry into `words`. Any thread may call it, alone or with others, each for an entry of
-// its own. An entry that does not decode, or that is past the end, is zeros; it is in the buffer's
-// next report, and the status says why.
+// Reads an entry into `words`. Any set of threads may call it, each for its own entry. An entry
+// that fails to decode or lies past the end reads as zeros, appears in the buffer's next report,
+// and its status is returned.
 template <class Codec>
 BUDDY_FN u32 load_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     const Memory& memory = view.memory;
@@ -131,8 +130,8 @@ BUDDY_FN u32 load_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     return status;
 }
 
-// Writes an entry: compresses it, puts its parts in their places and its nibble beside them. Two
-// threads must not write one entry at a time. An entry past the end is not written, and reported.
+// Compresses and writes an entry and its nibble. Two threads must not write the same entry at the
+// same time. An entry past the end is reported and not written.
 template <class Codec>
 BUDDY_FN u32 store_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     const Memory& memory = view.memory;

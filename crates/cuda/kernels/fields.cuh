@@ -1,15 +1,15 @@
 // Numbers in fields of fixed widths (docs/reference/format.md, "table32, table64, stride32,
-// stride64, scaled64"; the Rust twin is crates/codec/src/fields). What the allocation's codec
-// learned lies in a block of words, which `Codec::block` of the twin makes: two words for each
-// form, then what `Numbers` needs.
+// stride64, scaled64"; the Rust twin is crates/codec/src/fields). The allocation's trained
+// parameters are a block of words, made by `Codec::block` of the twin: two words for each form,
+// then those of `Numbers`.
 //
-// `Numbers` says how words become numbers and back: Stride, Table or Scaled.
+// `Numbers` converts words to numbers and back: Stride, Table or Scaled.
 #pragma once
 #include "stream.cuh"
 
 namespace buddy {
 
-// A word of the block: the same for all threads, or one that many of them will want.
+// Loads a word of the block, which many threads share.
 BUDDY_FN u32 learned_word(const u32* block, u32 at) {
 #ifdef __CUDA_ARCH__
     return __ldg(block + at);
@@ -18,7 +18,7 @@ BUDDY_FN u32 learned_word(const u32* block, u32 at) {
 #endif
 }
 
-// Half a word.
+// Loads half a word of the block.
 BUDDY_FN u32 learned_half(const u32* block, u32 at) {
 #ifdef __CUDA_ARCH__
     return __ldg((const unsigned short*)block + at);
@@ -35,7 +35,7 @@ BUDDY_FN u64 learned_pair(const u32* block, u32 at) {
 #endif
 }
 
-// Four words at a multiple of sixteen bytes.
+// Loads four words, aligned to 16 bytes.
 BUDDY_FN Quad learned_quad(const u32* block, u32 at) {
 #ifdef __CUDA_ARCH__
     uint4 v = __ldg((const uint4*)(block + at));
@@ -45,7 +45,7 @@ BUDDY_FN Quad learned_quad(const u32* block, u32 at) {
 #endif
 }
 
-// The block, of which nothing is read before a number is known.
+// Keeps the compiler from reading the block before `number` is known.
 BUDDY_FN const u32* keep_after(const u32* block, u32 number) {
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(block) : "r"(number));
@@ -55,7 +55,7 @@ BUDDY_FN const u32* keep_after(const u32* block, u32 number) {
     return block;
 }
 
-// A word of which nothing is computed before this point.
+// Keeps the compiler from computing with a word before this point.
 BUDDY_FN u32 keep_here(u32 word) {
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+r"(word));
@@ -63,11 +63,11 @@ BUDDY_FN u32 keep_here(u32 word) {
     return word;
 }
 
-// A field's bits in a word; of a pair of words the low ones and the high ones.
+// The low `bits` bits set; for a pair of words, the low and the high part.
 BUDDY_FN u32 low_ones(u32 bits) { return bits == 0 ? 0 : 0xffffffffu >> (32 - bits); }
 BUDDY_FN u32 low_part(u32 bits) { return bits < 32 ? bits : 32; }
 
-// Shifts by any number of bits.
+// Shifts by any number of bits, also 32 and more.
 BUDDY_FN u32 shift_right(u32 word, u32 bits) { return bits > 31 ? 0 : word >> bits; }
 BUDDY_FN u64 shift_right(u64 word, u32 bits) { return bits > 63 ? 0 : word >> bits; }
 BUDDY_FN u32 shift_left(u32 word, u32 bits) { return bits > 31 ? 0 : word << bits; }
@@ -79,8 +79,8 @@ BUDDY_FN u32 length_of(u64 word) {
     return high != 0 ? 64 - leading_zeros(high) : 32 - leading_zeros((u32)word);
 }
 
-// The same by another instruction, so that the compiler does not keep the first one's result in a
-// register until then.
+// The same length by another instruction, so that the compiler recomputes it instead of holding the
+// first result in a register.
 BUDDY_FN u32 length_again(u32 word) {
 #ifdef __CUDA_ARCH__
     u32 top;
@@ -92,7 +92,7 @@ BUDDY_FN u32 length_again(u32 word) {
 }
 BUDDY_FN u32 length_again(u64 word) { return length_of(word); }
 
-// 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4, and back.
+// Folds signed differences: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4; and unfolds them.
 BUDDY_FN u32 fold(u32 difference) { return difference << 1 ^ (0u - (difference >> 31)); }
 BUDDY_FN u64 fold(u64 difference) { return difference << 1 ^ (0ull - (difference >> 63)); }
 BUDDY_FN u32 unfold(u32 number) { return number >> 1 ^ (0u - (number & 1)); }
@@ -107,7 +107,7 @@ struct WordOf<16> {
     typedef u64 Type;
 };
 
-// The words of an entry, each 32 or 64 bits wide, and back.
+// Splits an entry into words of 32 or 64 bits, and joins them.
 BUDDY_FN void split(const u32 (&entry)[32], u32 (&words)[32]) {
     BUDDY_UNROLL
     for (u32 i = 0; i < 32; i++) words[i] = entry[i];
@@ -122,8 +122,8 @@ BUDDY_FN void join(const u64 (&words)[16], u32 (&entry)[32]) {
     for (u32 i = 0; i < 16; i++) entry[2 * i] = (u32)words[i], entry[2 * i + 1] = (u32)(words[i] >> 32);
 }
 
-// The word at a place that only runs of the program know: a tree of choices, since registers have
-// no places.
+// Selects a word by an index known at run time: a tree of selects, since registers cannot be
+// indexed.
 template <u32 COUNT, class Word>
 BUDDY_FN Word pick(const Word* words, u32 place) {
     if constexpr (COUNT == 1) {
@@ -134,29 +134,28 @@ BUDDY_FN Word pick(const Word* words, u32 place) {
     }
 }
 
-// Fields out of a row: a window of two words and the word after them, which is asked for before it
-// is needed.
+// Reads fields of a row: a window of two words, and the next word, loaded ahead.
 template <class Row>
 struct FieldSource {
     const Row& row;
     u32 low, high, after;
-    u32 at;  // two words ahead, so that it says where the word after the window is
+    u32 at;  // two words ahead, so that it gives the index of the word after the window
 
     // Begins at bit `start` of the row.
     BUDDY_FN FieldSource(const Row& row, u32 start)
         : row(row), low(row.load(start / 32)), high(row.load(start / 32 + 1)), after(row.load(start / 32 + 2)), at(start + 2 * 32) {}
 
-    // Bits of the row up to here.
+    // Returns the position in the row, in bits.
     BUDDY_FN u32 taken() const { return at - 2 * 32; }
 
-    // A field of 0 to 32 bits; `ones` are its bits.
+    // Takes a field of 0 to 32 bits; `ones` is its mask.
     BUDDY_FN u32 take(u32 bits, u32 ones) {
         u32 field = peek() & ones;
         skip(bits);
         return field;
     }
 
-    // The next 32 bits.
+    // Returns the next 32 bits.
     BUDDY_FN u32 peek() const { return funnel_right(low, high, at); }
 
     // Moves on by 0 to 32 bits.
@@ -168,7 +167,7 @@ struct FieldSource {
     }
 };
 
-// Fields into a row that is clear.
+// Writes fields to a row of zeros.
 template <class Row>
 struct FieldSink {
     Row& row;
@@ -176,7 +175,7 @@ struct FieldSink {
 
     BUDDY_FN explicit FieldSink(Row& row) : row(row) {}
 
-    // A field of 0 to 32 bits, with no bits set above them.
+    // Appends a field of 0 to 32 bits; the bits above it are zero.
     BUDDY_FN void put(u32 field, u32 bits) {
         u32 low = shift_add(field, at, pending), high = funnel_left(field, 0, at), next = at + bits, full = (next ^ at) & 32;
         row.store_if(full, at / 32 % WORDS, low);
@@ -187,8 +186,8 @@ struct FieldSink {
     BUDDY_FN void finish() { row.store_if(at & 31, at / 32 % WORDS, pending); }
 };
 
-// A width of fields. Those of 64-bit words are moved in two parts, the second where a thread of the
-// warp has one.
+// A field width. Fields of 64-bit words move in two parts, the second only if a thread of the warp
+// has one.
 template <class Word>
 struct Width {
     u32 bits, low, high, low_mask, high_mask;
@@ -212,8 +211,8 @@ struct Width {
     BUDDY_FN Word low_bits(Word word) const { return word & (Word)((u64)high_mask << 32 | low_mask); }
 };
 
-// How long numbers are, four to a word: a longer one than any field, 127, for a word that has no
-// number. Those of the first fields stand apart, since their width is another.
+// Bit lengths of numbers, four per word; 127, longer than any field, for a word without a number.
+// The first fields are separate, since their width differs.
 template <u32 COUNT>
 struct Lengths {
     u32 words[COUNT / 4] = {};
@@ -221,7 +220,7 @@ struct Lengths {
 
     BUDDY_FN void set(u32 i, u32 length) { words[i / 4] += length << 8 * (i % 4); }
 
-    // Puts those of so many first fields apart: at most half of all.
+    // Separates the lengths of the first `firsts` fields, at most half of all.
     BUDDY_FN void part(u32 firsts) {
         BUDDY_UNROLL
         for (u32 k = 0; k < COUNT / 8; k++) {
@@ -232,8 +231,7 @@ struct Lengths {
     }
 };
 
-// How many of these lengths are above a width: the top bit of a byte is set where its sum is over
-// 127.
+// Counts the lengths above a width: the top bit of a byte is set where its sum exceeds 127.
 template <u32 COUNT>
 BUDDY_FN u32 count_above(const u32 (&lengths)[COUNT], u32 width) {
     u32 add = (127 - width) * 0x01010101u, found = 0;
@@ -242,11 +240,11 @@ BUDDY_FN u32 count_above(const u32 (&lengths)[COUNT], u32 width) {
     return ones_in(found);
 }
 
-// The most numbers of an entry that may have no place in its fields.
+// The most exceptions of a form.
 constexpr u32 MOST_EXCEPTIONS = 6;
 
-// Whether every entry of the warp has, among so many words that were looked at, more without a
-// number than any form takes: the other words need not be looked at.
+// Returns true if every entry of the warp already has more words without a number, among those
+// examined, than any form has exceptions; the other words need no test.
 template <u32 COUNT>
 BUDDY_FN bool all_hopeless(const Lengths<COUNT>& lengths, u32 looked_at) {
     u32 found = 0;
@@ -267,8 +265,8 @@ struct Fields {
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // What the block says of a form. `limit` is how many exceptions are too many; zero for a form
-    // that does not exist.
+    // A form as the block describes it. `limit` is the smallest number of exceptions that does not
+    // fit; zero for an absent form.
     struct Form {
         u32 index, width, first, rest, limit, bits;
 
@@ -279,12 +277,12 @@ struct Fields {
             bits = (u32)(pair >> 32);
         }
 
-        // The width of a field: the first word is written whole where there are first fields.
+        // Returns a field's width. With first fields, the first word has the width of a whole word.
         BUDDY_FN u32 width_of(u32 i, u32 firsts) const { return i >= COUNT / 2 || i >= firsts ? width : i == 0 ? WORD_BITS : first; }
     };
 
-    // The first form that holds numbers of these lengths, and how long its stream is; FORMS if none
-    // does.
+    // Chooses the first form that holds numbers of these lengths and returns the length of its
+    // stream; FORMS if none does.
     static BUDDY_FN u32 choose(const u32* block, const Lengths<COUNT>& lengths, u32& bits) {
         u32 chosen = FORMS;
         bits = RAW_BITS;
@@ -295,8 +293,8 @@ struct Fields {
         return chosen;
     }
 
-    // The same among the forms of one class, with at most so many exceptions. The first has the
-    // widest fields: what has too many exceptions there has too many in all of them.
+    // Chooses among the forms of one class, with at most `MOST` exceptions. The first form has the
+    // widest fields: an entry with too many exceptions there has too many in all.
     template <u32 BEGIN, u32 END, u32 MOST>
     static BUDDY_FN void choose_in(const u32* block, const Lengths<COUNT>& lengths, u32& chosen, u32& bits) {
         if (warp_or(chosen == FORMS) == 0) return;
@@ -342,11 +340,10 @@ struct Fields {
         if (Numbers::FIRSTS) put_whole(sink, numbers[0]);
         BUDDY_UNROLL
         for (u32 i = Numbers::FIRSTS; i < COUNT; i++) {
-            // Chosen here and not before: fields beside numbers would be more than there are
-            // registers.
+            // Selected here, not earlier: fields and numbers together would exceed the registers.
             absent = keep_here(absent);
             Word field = Numbers::FIRSTS || (absent >> i & 1) == 0 ? numbers[i] : 0;
-            // A branch that all threads take alike costs less than a choice of widths.
+            // A uniform branch costs less than a select between widths.
             if (Numbers::FIRSTS && i < COUNT / 2 && i < firsts) first.put(sink, field);
             else width.put(sink, field);
         }
@@ -361,7 +358,7 @@ struct Fields {
         if (COUNT == 16) sink.put((u32)((u64)word >> 32), 32);
     }
 
-    // A word that is written whole after the form's name.
+    // Appends a word at full width after the form's index.
     template <class Row>
     static BUDDY_FN Word take_whole(const Row& row) {
         u32 low = row.load(0), high = row.load(1);
@@ -370,7 +367,7 @@ struct Fields {
         return (Word)word;
     }
 
-    // A bit for each number that is longer than its field.
+    // Returns a mask of the numbers that are longer than their field.
     static BUDDY_FN u32 places_above(const Form& form, const Lengths<COUNT>& lengths) {
         u32 over = 0;
         BUDDY_UNROLL
@@ -382,8 +379,8 @@ struct Fields {
         return over;
     }
 
-    // Places and rests; the last one again where there are fewer than the form has room for: it
-    // says the same twice.
+    // Appends the exceptions' positions and upper bits; if there are fewer than the form holds, the
+    // last one repeats.
     template <class Sink>
     static BUDDY_FN void put_exceptions(Sink& sink, const u32* block, const Form& form, const Word (&numbers)[COUNT], u32 over, u32 absent) {
         u32 firsts = Numbers::firsts(block);
@@ -411,7 +408,7 @@ struct Fields {
         Form form(block, index);
         if (layout != 0 || form.limit == 0 || form.bits > limit) {
             fill_zeros(entry);  // as in planes.cuh
-            // The entry as it is has 1028 bits, which are never stored.
+            // The raw form has 1028 bits, which are never stored.
             return layout != 0 ? LAYOUT : form.limit == 0 && index != FORMS ? INVALID : TRUNCATED;
         }
         Word numbers[COUNT];
@@ -436,7 +433,7 @@ struct Fields {
         return status;
     }
 
-    // Numbers that did not fit their fields, or the words themselves.
+    // Applies the exceptions: upper bits of numbers, or whole words.
     template <class Source>
     static BUDDY_FN void take_exceptions(Source& source, const Form& form, Word (&words)[COUNT], u32 firsts) {
         BUDDY_ROLLED

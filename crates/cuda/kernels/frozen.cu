@@ -1,12 +1,17 @@
-// Packs a buffer once and for all (docs/reference/format.md, "Frozen buffers"): what overflows lies
-// compact behind an index. Three kernels in a row: parts on the device, nibbles and how many
-// sectors overflow of each page; the index, a running sum of these; and the sectors themselves,
-// which are then known by their places, with the header. The last two are one where there is memory
-// for many sums. Two more read: a range of places, and single entries. Pages go from the last to
-// the first: what the kernel before wrote last is still in the cache, and what the one after reads
-// first will be. BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if there is one, an
-// activation's: then packing also writes what it puts out, reading gives that instead of what is
-// packed, and one more kernel turns gradients of the output into the input's.
+// Packs a buffer for good (docs/reference/format.md, "Frozen buffers"), so that overflowing sectors
+// are stored compact behind an index. Three kernels follow each other: `frozen_pack` writes the
+// parts on the device, the nibbles, and the number of overflow sectors of each page; `frozen_index`
+// makes the index, a prefix sum of these numbers; `frozen_overflow` writes the overflow sectors,
+// whose positions are then known, and the header. `frozen_finish` replaces the last two where
+// scratch memory for the sums is available. `frozen_read` reads a range of places, and
+// `frozen_gather` single entries.
+//
+// Pages are processed from the last to the first, so that each kernel starts with the pages that
+// the preceding kernel left in L2.
+//
+// BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if defined, names an activation: packing
+// then also writes its output, reading returns the output instead of the packed value, and
+// `frozen_back` computes the gradient of its input.
 #include "activation.cuh"
 #include "buddy_device.cuh"
 #include "frozen.cuh"
@@ -15,7 +20,7 @@
 #ifndef BUDDY_ACTIVATION
 #define BUDDY_ACTIVATION Same
 #endif
-// Blocks that a multiprocessor shall hold when it packs.
+// Resident CTAs per SM that packing aims for.
 #ifndef BUDDY_PACK_BLOCKS
 #define BUDDY_PACK_BLOCKS BUDDY_BLOCKS
 #endif
@@ -31,23 +36,23 @@ struct Packing {
     const uint4* from;
     u8* device;
     u8* nibbles;
-    u32* index;  // one for each page, and the sum of all
+    u32* index;  // one per page, and the total
     u8* overflow;
     u32* header;
-    u32* told;  // of the host, where the number of sectors goes too, or null
-    u32* sums;  // zeros before: one for each part of the index, which a block makes; in the header, or memory of their own
+    u32* told;  // pinned host memory for the number of sectors, or null
+    u32* sums;  // zeroed sums of the index parts, one per CTA; in the header, or separate memory
     Order order;
-    u32 device_bytes, capacity;  // sectors that there is room for
-    u32 part_pages, reserved;    // pages of a part
+    u32 device_bytes, capacity;  // sectors available in `overflow`
+    u32 part_pages, reserved;  // pages of an index part
     Params params;
-    u32 head[HEADER_WORDS];  // what the header shall be, but for the sectors
-    uint4* out;              // what the activation puts out
+    u32 head[HEADER_WORDS];  // the header, without the number of sectors
+    uint4* out;  // the activation's output
 
     BUDDY_FN u64 pages() const { return (order.places() + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
 };
 
-// The next kernel in the stream may be made ready; and waits for all that this one does. Only where
-// there is such a thing.
+// Programmatic dependent launch: lets the next kernel in the stream start, and waits for the
+// preceding one. No-ops before Hopper.
 BUDDY_FN void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -59,7 +64,7 @@ BUDDY_FN void wait_for_last() {
 #endif
 }
 
-// The number of this block's page, from the last on.
+// Returns this CTA's page; pages run from the last to the first.
 BUDDY_FN u32 page_of_block() { return gridDim.x - 1 - blockIdx.x; }
 
 template <class Each>
@@ -69,7 +74,7 @@ BUDDY_FN uint4 each(const uint4& v, Each of) {
 BUDDY_FN uint4 kept_of(const uint4& v) { return each(v, [](u32 pair) { return Activation::kept(pair); }); }
 BUDDY_FN uint4 forward_of(const uint4& v) { return each(v, [](u32 pair) { return Activation::forward(pair); }); }
 
-// Those of a warp's entries that `wanted` has a bit for, wherever they are; the others are zeros.
+// Fetches those of a warp's entries in the mask `wanted`, at any places; the others are zeros.
 BUDDY_FN void fetch_entries(const Packing& of, const Tile& tile, u64 entry, u32 wanted) {
     Row row(tile);
     BUDDY_UNROLL
@@ -83,7 +88,7 @@ BUDDY_FN void fetch_entries(const Packing& of, const Tile& tile, u64 entry, u32 
     }
 }
 
-// Packs those of a warp's entries that `wanted` has a bit for; each lane's nibble.
+// Packs those of a warp's entries in the mask `wanted`; returns each lane's nibble.
 BUDDY_FN u32 pack_tile(const Packing& of, const Tile& tile, u64 start, u64 entry, u32 wanted) {
     Row row(tile);
     if (wanted == ALL && of.order.row == 0) {
@@ -111,7 +116,7 @@ BUDDY_FN u32 pack_tile(const Packing& of, const Tile& tile, u64 start, u64 entry
     return nibble;
 }
 
-// A block to a page. Entries past the end are zeros.
+// One CTA per page. Entries past the end are packed as zeros.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_PACK_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
     __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
     __shared__ u32 sums[WARPS];
@@ -135,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_PACK_BLOCKS) fro
     }
 }
 
-// The sum of the values of threads up to this one, in a block of so many; that of all is the last
-// of `sums` until the next barrier.
+// Inclusive prefix sum over the CTA's threads. The last element of `sums` holds the total until the
+// next barrier.
 template <u32 THREADS>
 BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -155,7 +160,8 @@ BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
     return value + (warp == 0 ? 0 : sums[warp - 1]);
 }
 
-// A part of the index: counts become the sums of those before them. Returns the sum behind it.
+// Turns a part of the index from counts into exclusive prefix sums, which begin at `before`.
+// Returns the sum after the part.
 template <u32 THREADS>
 BUDDY_FN u32 make_index(const Packing& of, u64 begin, u64 end, u32 before, u32 (&sums)[WARP]) {
     for (u64 first = begin; first < end; first += THREADS) {
@@ -168,7 +174,7 @@ BUDDY_FN u32 make_index(const Packing& of, u64 begin, u64 end, u32 before, u32 (
     return before;
 }
 
-// A block to a part.
+// One CTA per part of the index.
 extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid_constant__ Packing of) {
     __shared__ u32 sums[WARP];
     u64 begin = min((u64)blockIdx.x * of.part_pages, of.pages()), end = min(begin + of.part_pages, of.pages());
@@ -178,18 +184,18 @@ extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid
     if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
 }
 
-// Which of a warp's entries overflow, eight to a lane, and where their sectors go. They are few and
-// anywhere: listed, each gets a lane.
+// A compact list of a warp's overflowing entries and the positions of their sectors. A lane has
+// eight entries; overflows are few and unevenly spread, so the list gives each one a lane.
 struct Overflows {
     static constexpr u32 PER_LANE = 8;
     u32 entries[WARP * PER_LANE], sectors[WARP * PER_LANE];
 
-    // Lists those of the nibbles in `word`, in the warp's pages from `page` on; how many there are
-    // in the warp.
+    // Lists the overflows of `word`, eight nibbles of the warp's pages from `page` on. Returns
+    // their number in the warp.
     BUDDY_FN u32 list(const Packing& of, u32 word, u64 page, u32 lane) {
         u32 some = sectors_over_word(word, PER_LANE, of.device_bytes), count = 0;
         for (u32 i = 0; some != 0 && i < PER_LANE; i++) count += sectors_over(word >> 4 * i & 15, of.device_bytes) != 0;
-        // Both sums up to this lane at once: at most 1024 sectors of 256 entries.
+        // One scan for both sums, packed: at most 1024 sectors of 256 entries.
         u32 end = some << 16 | count;
         for (u32 step = 1; step < WARP; step *= 2) {
             u32 other = __shfl_up_sync(ALL, end, step);
@@ -208,7 +214,7 @@ struct Overflows {
     }
 };
 
-// Encodes an entry once more, and puts its last sectors in place.
+// Encodes an entry again and writes its overflow sectors.
 BUDDY_FN void put_overflow(const Packing& of, u64 at, u64 sector) {
     u32 nibble = of.nibbles[at / 2] >> at % 2 * 4 & 15, over = sectors_over(nibble, of.device_bytes);
     const uint4* plain = of.from + of.order.entry_at(at) * CHUNKS;
@@ -231,8 +237,8 @@ BUDDY_FN void put_overflow(const Packing& of, u64 at, u64 sector) {
     for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
 }
 
-// The overflowing entries of a warp's four pages, eight of them in the nibbles at `word`: encoded
-// once more, their last sectors put in place.
+// Writes the overflow sectors of a warp's four pages; `word` is the index of this lane's eight
+// nibbles.
 BUDDY_FN void put_overflows(const Packing& of, Overflows& overflows, u64 word, bool there, u32 lane) {
     u32 nibbles = there ? ((const u32*)of.nibbles)[word] : 0;
     u64 first = (word - lane) * Overflows::PER_LANE;
@@ -240,8 +246,8 @@ BUDDY_FN void put_overflows(const Packing& of, Overflows& overflows, u64 word, b
     for (u32 i = lane; i < count; i += WARP) put_overflow(of, first + overflows.entries[i], overflows.sectors[i]);
 }
 
-// The header, by its first threads, and what the host is told. If there is no room for all that
-// overflows, none is put, and the header says of itself only how many sectors there are.
+// Writes the header with the first threads, and the number of sectors to the host. Returns false if
+// the overflow does not fit; the header then holds that number alone.
 BUDDY_FN bool put_header(const Packing& of, u64 thread, u32 all) {
     bool fits = all <= of.capacity;
     if (thread == 0 && of.told != nullptr) *(volatile u32*)of.told = all;
@@ -249,7 +255,7 @@ BUDDY_FN bool put_header(const Packing& of, u64 thread, u32 all) {
     return fits;
 }
 
-// A warp to 256 entries.
+// One warp per 256 entries.
 extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_constant__ Packing of) {
     __shared__ Overflows all_overflows[128 / WARP];
     u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -259,17 +265,15 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_c
     put_overflows(of, all_overflows[threadIdx.x / WARP], at, there, threadIdx.x % WARP);
 }
 
-// The sums become zeros again when every block has read them, by the warp that calls this last:
-// `sums[MOST_PARTS]` counts.
+// Zeroes the sums once every CTA has read them; `sums[MOST_PARTS]` counts the CTAs.
 BUDDY_FN void clear_sums(u32* sums, u32 lane) {
     u32 ticket = lane == 0 ? atomicInc(sums + MOST_PARTS, gridDim.x - 1) : 0;
     if (__shfl_sync(ALL, ticket, 0) != gridDim.x - 1) return;
     for (u32 i = lane; i < MOST_PARTS; i += WARP) sums[i] = 0;
 }
 
-// The index and what overflows in one, a block to a part; the sums have memory of their own, which
-// is zeros afterwards as before. Two blocks to a multiprocessor, so that all parts of a large
-// buffer are under way at once.
+// Index and overflow in one kernel, one CTA per part. The sums have their own memory, which is zero
+// before and after. Two CTAs per SM, so that all parts of a large buffer are resident.
 extern "C" __global__ void __launch_bounds__(FINISHERS, 2) frozen_finish(const __grid_constant__ Packing of) {
     constexpr u32 PER_PAGE = PAGE_ENTRIES / Overflows::PER_LANE;
     __shared__ Overflows all_overflows[FINISHERS / WARP];
@@ -309,15 +313,15 @@ BUDDY_FN Tile this_tile() {
     return {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
 }
 
-// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot
-// be decoded, become zeros. `IN_ORDER` if the places follow each other.
+// Fetches and decodes the entries at 32 places, one per lane. Entries that are not wanted or fail
+// to decode read as zeros. `IN_ORDER` states that the places are consecutive.
 template <bool IN_ORDER>
 BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool wanted) {
     const Frozen& from = of.from;
     u32 nibble = wanted ? from.nibbles[place / 2] >> (place % 2 * 4) & 15 : (u32)ZERO;
     u32 over = sectors_over(nibble, from.device_bytes);
     const u8* rest = over == 0 ? nullptr : from.sectors_of(place, over);
-    // An index that names sectors that are not there: as if the nibble were reserved.
+    // An index past the overflow area counts as a reserved nibble.
     if (over != 0 && rest == nullptr) nibble = NIBBLES;
     Place mine = {(u8*)from.device + place * from.device_bytes, (u8*)rest, from.device_bytes};
     auto there = [&](u32 row) {
@@ -338,11 +342,11 @@ BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool w
     row.store_all(words);
 }
 
-// Chunks to where they belong: an activation's as what it puts out.
+// Stores chunks as the activation's output.
 struct Forward {
     static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept, const uint4*) { __stcg(of.to + at, forward_of(kept)); }
 };
-// Or as gradients of its input.
+// Stores chunks as gradients of the activation's input.
 struct Backward {
     static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept, const uint4* gradients) {
         auto of_pair = [](u32 pair, u32 gradients) { return Activation::backward(pair, gradients); };
@@ -351,8 +355,8 @@ struct Backward {
     }
 };
 
-// The tile's rows to where lanes say. `IN_ORDER` if they follow each other unless the data is a
-// matrix.
+// Stores the tile's rows at the entries of the lanes. `IN_ORDER` states that these are consecutive
+// unless the data is a matrix.
 template <class Way, bool IN_ORDER>
 BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 active, const uint4* gradients = nullptr) {
     __syncwarp();
@@ -369,7 +373,7 @@ BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 activ
     }
 }
 
-// A warp to 32 places from `first` on, `count` of them. `to` begins with entry `base`.
+// Reads `count` places from `first` on, 32 per warp. `to` begins with entry `base`.
 template <class Way>
 BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base, const uint4* gradients = nullptr) {
     Tile tile = this_tile();
@@ -388,13 +392,13 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     read_places<Forward>(of, first, count, base);
 }
 
-// The gradients of an activation's input, as `frozen_read` reads its output again.
+// Computes the gradients of an activation's input; rereads what `frozen_read` reads.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     frozen_back(const __grid_constant__ Reading of, u64 first, u64 count, u64 base, const uint4* gradients) {
     if (Activation::ACTIVE) read_places<Backward>(of, first, count, base, gradients);
 }
 
-// The i-th of `to` becomes entry list[i]; one that does not exist is zeros.
+// Gathers entry list[i] to the i-th of `to`; entries out of range read as zeros.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     frozen_gather(const __grid_constant__ Reading of, const u32* list, u64 count) {
     Tile tile = this_tile();

@@ -1,9 +1,9 @@
-// What memory of the caller's needs besides a codec's kernels: a window of exponents that is
-// trained without a wait, and a matrix of bf16 at 4/3x that may be written.
+// Kernels for memory that the caller owns: training of a window of exponents without a host
+// synchronisation, and a writable bf16 matrix at 4/3x.
 //
-// Such a matrix lies as a frozen one does, in tiles of sixteen rows, its words in the order of
-// tensor cores, so that linear layers read it in place. What overflows has a slot for every entry,
-// so that nothing moves when a row is written again.
+// Such a matrix is stored like a frozen one, in tiles of 16 rows with words in mma order, so that
+// linear layers read it in place. Overflow has one slot per entry, so that rewriting a row moves
+// nothing.
 #include "buddy_device.cuh"
 #include "frozen.cuh"
 #include "window.cuh"
@@ -12,7 +12,7 @@ using namespace buddy;
 
 constexpr u32 TRAIN_THREADS = 256;
 
-// The window of a sample: so many runs of entries, spread evenly. One block.
+// Trains a window on a sample of `runs` runs of `run` entries, spread evenly. One CTA.
 extern "C" __global__ void __launch_bounds__(TRAIN_THREADS)
     window_train(const uint4* from, u64 entries, u64 runs, u64 run, u32* window) {
     __shared__ int change[WindowVotes::CHANGES];
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS)
     if (threadIdx.x == 0) *window = votes.best(BUDDY_WINDOW);
 }
 
-// Rows of a matrix, from `first` on.
+// `count` rows of a matrix from `first` on.
 struct Rows {
     Order order;
     u32 first, count;
@@ -43,7 +43,7 @@ struct Rows {
 
 constexpr u32 WARPS = BUDDY_WARPS;
 
-// This warp's 32 places, two columns of a tile, and which of them are asked for.
+// The 32 places of this warp, two columns of a tile, and a mask of those requested.
 struct Places {
     Tile tile;
     u64 start, entry;  // the first place; this lane's entry, counted from the first row
@@ -57,7 +57,7 @@ struct Places {
         active = __ballot_sync(ALL, mine);
         entry = mine ? (row - rows.first) * rows.order.row + place / Order::ROWS % rows.order.row : 0;
     }
-    // Every chunk of the rows of the tile that are asked for, eight lanes to an entry.
+    // Calls `move` for every chunk of the requested rows of the tile, eight lanes per entry.
     template <class Move>
     BUDDY_FN void each(u64 plain, Move move) const {
         u64 mine = plain + entry * ENTRY;

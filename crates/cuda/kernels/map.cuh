@@ -1,5 +1,5 @@
-// The address map and the metadata nibble, as in crates/core. Every constant comes from Rust, as a
-// define; the kernel `constants` writes them back, and a test compares.
+// The address map and the metadata nibble, as in crates/core. Every constant is a define that Rust
+// sets; the kernel `constants` writes them back, and a test compares.
 #pragma once
 #include "bits.cuh"
 
@@ -8,14 +8,13 @@ namespace buddy {
 constexpr u32 ENTRY = BUDDY_ENTRY_BYTES;
 constexpr u32 SECTOR = BUDDY_SECTOR_BYTES;
 constexpr u32 PAGE_ENTRIES = BUDDY_PAGE_ENTRIES;
-// Rows are moved in chunks of 16 bytes, the widest access of a thread.
+// Rows move in chunks of 16 bytes, the widest access of a thread.
 constexpr u32 CHUNK = 16;
 constexpr u32 CHUNKS = ENTRY / CHUNK;
-// The smallest target keeps this many bytes of an entry on the device.
+// Bytes of an entry on the device at the smallest target.
 constexpr u32 SMALL = BUDDY_SMALL_BYTES;
 
-// Size classes in the order of the nibble. Nibbles 6 and 7 are three sectors in the second and
-// third layout.
+// Size classes in the order of the nibble. Nibbles 6 and 7 are three sectors in layouts 1 and 2.
 enum Class : u32 { ZERO = 0, B8 = 1, S1 = 2, S2 = 3, S3 = 4, RAW = 5, CLASSES = 6, NIBBLES = 8 };
 
 BUDDY_FN u32 class_of_bits(u32 bits) {
@@ -34,11 +33,11 @@ BUDDY_FN u32 layout_of(u32 nibble) { return nibble < CLASSES ? 0 : nibble - RAW;
 BUDDY_FN u32 class_bytes(u32 size_class) { return size_class < S1 ? size_class * SMALL : (size_class - B8) * SECTOR; }
 BUDDY_FN u32 class_chunks(u32 size_class) { return size_class < S1 ? size_class : (size_class - B8) * (SECTOR / CHUNK); }
 
-// Bytes of an entry's slot in buddy memory; an entry that overflows the smallest target lies there
-// as a whole.
+// Returns the bytes of an entry's slot in buddy memory. At the smallest target the slot holds a
+// whole entry.
 BUDDY_FN u32 buddy_bytes(u32 device_bytes) { return device_bytes == SMALL ? ENTRY : ENTRY - device_bytes; }
 
-// A page's place: offsets of its first entry, and its target.
+// A row of the page table: offsets of the page's first entry, and its target.
 struct Page {
     u32 device;        // in units of PAGE_ENTRIES * SMALL bytes
     u32 buddy;         // in units of PAGE_ENTRIES * SECTOR bytes
@@ -51,14 +50,14 @@ struct Memory {
     u8* device;
     u8* buddy;
     u8* nibbles;
-    const Page* pages;  // null if every page has the same target
+    const Page* pages;  // null if all pages have the same target
     u64* fault;         // the lowest (entry << 8 | status) seen, all ones if none
     u64 entries;
-    u32 device_bytes;  // the target of every page, if there is no page table
+    u32 device_bytes;  // the target of all pages without a page table
     u32 reserved;
 };
 
-// Where an entry's two parts lie.
+// Addresses of an entry's two parts.
 struct Place {
     u8* device;
     u8* buddy;
@@ -77,13 +76,13 @@ BUDDY_FN Place place_of(const Memory& memory, u64 entry) {
             memory.buddy + (u64)page.buddy * (PAGE_ENTRIES * SECTOR) + within * buddy_bytes(bytes), bytes};
 }
 
-// The place of the entry `step` entries later in the same page.
+// Returns the place of the entry `step` entries later in the same page.
 BUDDY_FN Place step_by(const Place& place, u32 step) {
     u32 bytes = place.device_bytes;
     return {place.device + step * bytes, place.buddy + step * buddy_bytes(bytes), bytes};
 }
 
-// The address of an entry's chunk, wherever it lies.
+// Returns the address of an entry's chunk, on the device or in buddy memory.
 BUDDY_FN u8* chunk_at(const Place& place, u32 chunk) {
     u32 at = chunk * CHUNK, on_device = place.device_bytes == SMALL ? 0 : place.device_bytes;
     return at < on_device ? place.device + at : place.buddy + (at - on_device);

@@ -1,8 +1,8 @@
-// The values and columns of a sparse matrix as a lane reads them: four elements at a time by one or
-// two loads, each then an instruction or two away, whatever the others are. Each array has the
-// layout that its data allows; the loads say how many bytes an element takes. Entries are 32
-// elements. One that a layout cannot hold lies whole among `others`: a matrix is written once, so
-// that these need no slots.
+// Values and columns of a sparse matrix: a lane loads four elements by one or two loads, and each
+// element takes an instruction or two more, independent of the others. Each array has the layout
+// that its data allows; `loads` states the bytes per element. Entries are 32 elements. An entry
+// that a layout cannot hold is stored whole in `others`; a matrix is written once, so no slots are
+// needed.
 #pragma once
 #include "bits.cuh"
 
@@ -17,7 +17,7 @@ struct Columns4 {
     u32 at[4];
 };
 
-// Doubles as they are: 8 bytes.
+// Plain doubles: 8 bytes.
 struct PlainValues {
     const double* values;
 
@@ -29,8 +29,8 @@ struct PlainValues {
     }
 };
 
-// Doubles that are floats: 4 bytes, and 4 to an entry that say where it lies: 0 here, otherwise its
-// number among `others` plus one.
+// Doubles that are exactly floats: 4 bytes, and 4 bytes per entry: 0, or the entry's index in
+// `others` plus one.
 struct NarrowValues {
     float* narrow;
     u32* kinds;
@@ -45,7 +45,7 @@ struct NarrowValues {
         const double* other = others + (u64)(kind - 1) * MATRIX_ENTRY + at % MATRIX_ENTRY;
         return {{other[0], other[1], other[2], other[3]}};
     }
-    // Whether every value of an entry is a float, to the bit; it is written if so.
+    // Packs an entry; returns false if a value is not exactly a float.
     static BUDDY_FN bool pack(const double* values, float* to) {
         u64 changed = 0;
         for (u32 i = 0; i < MATRIX_ENTRY; i++) {
@@ -56,12 +56,12 @@ struct NarrowValues {
     }
 };
 
-// At most 256 different doubles: a byte, which is a place in a table.
+// At most 256 different doubles: one byte, an index into a table.
 struct TableValues {
     u8* places;
     const double* table;
 
-    // The table goes into 256 doubles of shared memory; all threads of the block call it.
+    // Loads the table into 256 doubles of shared memory. All threads of the CTA call it.
     BUDDY_FN void prepare(double* shared) const {
         for (u32 i = threadIdx.x; i < 256; i += blockDim.x) shared[i] = table[i];
         __syncthreads();
@@ -73,7 +73,7 @@ struct TableValues {
     }
 };
 
-// Columns as they are: 4 bytes.
+// Plain columns: 4 bytes.
 struct PlainColumns {
     const u32* columns;
 
@@ -84,8 +84,8 @@ struct PlainColumns {
     }
 };
 
-// Columns within 2^24 of the least of their entry: 3 bytes, in two arrays, and 4 to an entry: that
-// least column, below 2^31; or with the highest bit set its number among `others`.
+// Columns within 2^24 of the entry's smallest: 3 bytes in two arrays, and 4 bytes per entry: the
+// smallest column, below 2^31, or with the highest bit set the entry's index in `others`.
 struct OffsetColumns {
     static constexpr u32 OTHER = 1u << 31;
     unsigned short* low;
@@ -105,7 +105,7 @@ struct OffsetColumns {
         return {{base + (permute_bytes(l.x, h, 0x0410) & mask), base + (permute_bytes(l.x, h, 0x0532) & mask),
                  base + (permute_bytes(l.y, h, 0x0610) & mask), base + (permute_bytes(l.y, h, 0x0732) & mask)}};
     }
-    // Whether an entry fits; it is written if so, and `base` is set.
+    // Packs an entry and sets `base`; returns false if it does not fit.
     static BUDDY_FN bool pack(const u32* columns, unsigned short* low, u8* high, u32& base) {
         u32 most = columns[0];
         base = columns[0];

@@ -1,6 +1,6 @@
 // Doubles close to each other: 28-bit differences from one base (docs/reference/format.md,
-// "near64"; the Rust twin is crates/codec/src/near64.rs). Four lanes share an entry, a quarter
-// each: 4 values in 16 bytes. A stream is two sectors, or the entry is stored as it is.
+// "near64"; the Rust twin is crates/codec/src/near64.rs). Four lanes share an entry, each a quarter
+// of it: 4 values in 16 bytes. An entry takes two sectors, or is stored raw.
 #pragma once
 #include "map.cuh"
 #include "stream.cuh"
@@ -9,14 +9,13 @@ namespace buddy {
 
 struct Near64 {
     static constexpr u32 WIDTH = 28, MASK = (1u << WIDTH) - 1, BITS = 512, RAW_BITS = 128 + 1024;
-    // The nibbles of eight entries in two sectors each.
+    // Eight nibbles of entries in two sectors each.
     static constexpr u32 ALL_NEAR = 0x11111111u * S2;
 
-    // The base that follows from value 8.
+    // Returns the base for value 8.
     static BUDDY_FN u64 base_of(u64 middle) { return (middle - (1u << (WIDTH - 1))) & ~0xffffull; }
 
-    // The differences of a quarter's values; what is returned has bits set if one of them does not
-    // fit.
+    // Computes the differences of a quarter's values; the result is nonzero if one does not fit.
     static BUDDY_FN u32 differences(const u64 (&values)[4], u64 base, u32 (&to)[4]) {
         u32 over = 0;
         BUDDY_UNROLL
@@ -28,17 +27,17 @@ struct Near64 {
         return over;
     }
 
-    // Sixteen bits of the base that quarter `q` keeps, above sixteen zeros: the base's lowest byte
-    // is one.
+    // Returns the 16 bits of the base that quarter `q` stores, above sixteen zeros; the base's
+    // lowest byte is one.
     static BUDDY_FN u32 piece_of(u64 base, u32 q) { return permute_bytes((u32)base, (u32)(base >> 32), 0x1000u + 0x2200u * q); }
 
-    // A quarter's 16 bytes.
+    // Packs a quarter into its 16 bytes.
     static BUDDY_FN Quad pack(const u32 (&d)[4], u64 base, u32 q) {
         return {{shift_add(d[1], 28, d[0]), shift_add(d[2], 24, d[1] >> 4), shift_add(d[3], 20, d[2] >> 8),
                  d[3] >> 12 | piece_of(base, q)}};
     }
 
-    // A quarter's values.
+    // Unpacks a quarter's values.
     static BUDDY_FN void unpack(const Quad& chunk, u64 base, u64 (&values)[4]) {
         const u32(&w)[4] = chunk.words;
         values[0] = base + (w[0] & MASK);
@@ -53,7 +52,7 @@ struct Near64 {
         for (u32 i = 0; i < 4; i++) values[i] = value(words, 4 * q + i);
     }
 
-    // What a codec is asked for by a thread that has the whole entry.
+    // The interface of a codec, for a thread with a whole entry.
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) {

@@ -1,10 +1,9 @@
 // Bit planes over 64-bit lanes (docs/reference/format.md, "planes"; the Rust twin is
 // crates/codec/src/planes.rs).
 //
-// Two neighbouring planes are moved at a time, each 15 bits or absent: where the second lies
-// follows from one bit of the mask, without a branch. Where all differences of an entry fit 32
-// bits, as those of a smooth field do, its 64 planes are 32: the plane of signs takes the place of
-// plane 31, which is not stored then.
+// Two neighbouring planes move at a time, each 15 bits or absent: a mask bit gives the position of
+// the second without a branch. If all differences of an entry fit 32 bits, as in smooth fields, its
+// 64 planes are 32: the sign plane replaces plane 31, which is then not stored.
 #pragma once
 #include "stream.cuh"
 
@@ -16,21 +15,20 @@ struct Planes64 {
     static constexpr u32 PLANE = (1u << PLANE_BITS) - 1;
     static constexpr u32 HEADER_WORDS = 4;  // mask and base
     static constexpr u32 HEADER_BITS = HEADER_WORDS * 32;
-    // Planes that are skipped together if no thread of a warp has one of them.
+    // Planes that are skipped together if no thread of the warp has one of them.
     static constexpr int GROUP = 4;
-    // In a mask, the highest plane of a half; of the high half it holds the signs of the
-    // differences.
+    // The highest plane of a half of the mask; in the high half it holds the differences' signs.
     static constexpr u32 TOP = 1u << 31;
 
-    // No plane, and a zero base.
+    // No plane is present, and the base is zero.
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32 bits) {
         return bits == HEADER_BITS && (words[0] | words[1]) == 0;
     }
 
     static BUDDY_FN u32 bits_of(u32 planes) { return HEADER_BITS + PLANE_BITS * planes; }
 
-    // Differences XORed with themselves one bit higher, as low and high halves, and the mask of
-    // planes in use.
+    // XORs differences with themselves shifted up by one bit, as low and high halves, and returns
+    // the mask of present planes.
     static BUDDY_FN void cross(const u32 (&words)[32], u32 (&low)[LANES], u32 (&high)[LANES], u32& mask_low,
                                u32& mask_high) {
         mask_low = 0, mask_high = 0;
@@ -45,7 +43,8 @@ struct Planes64 {
         low[PLANE_BITS] = 0, high[PLANE_BITS] = 0;
     }
 
-    // The same where differences fit 32 bits, which it says of them. The top bits are the signs.
+    // The same for differences of 32 bits; returns false if one does not fit. The top bits are the
+    // signs.
     static BUDDY_FN bool cross_narrow(const u32 (&words)[32], u32 (&crossed)[LANES], u32& mask) {
         u32 wide = 0;
         mask = 0;
@@ -67,9 +66,9 @@ struct Planes64 {
         return bits_of(ones_in(mask_low) + ones_in(mask_high));
     }
 
-    // Crossed words become planes: word j holds plane j below plane 16 + j, one bit higher if j is
-    // odd. A pair of planes then lies side by side in two halves, and an instruction for each pair
-    // is saved.
+    // Transposes the XORed words into planes: word j holds plane j in its low half and plane 16 + j
+    // in its high half, one bit higher if j is odd. The two planes of a pair are then adjacent,
+    // which saves an instruction per pair.
     static BUDDY_FN void turn(u32 (&m)[LANES]) {
         exchange_all<8>(m);
         exchange_all<4>(m);
@@ -81,11 +80,11 @@ struct Planes64 {
         }
     }
 
-    // Whether a thread of the warp has any of the GROUP planes from `top` down.
+    // Returns nonzero if a thread of the warp has one of the GROUP planes from `top` down.
     static BUDDY_FN bool any_of(u32 needed, int top) { return needed << (31 - top) >> (32 - GROUP); }
 
-    // Planes of an entry on their way into its row. Where each lies follows from the mask. A pair
-    // comes with a zero bit below it, so that it lies one bit after where `origin` and `at` say.
+    // Writes an entry's planes to its row. The mask gives each position. A pair comes with a zero
+    // bit below it, so that it starts one bit after `origin` and `at`.
     template <class Row>
     struct Sink {
         Row& row;
@@ -96,7 +95,8 @@ struct Planes64 {
             row.clear(1);
         }
 
-        // Appends planes 31 to 0 of one half; `needed` are those that any thread of the warp has.
+        // Appends planes 31 to 0 of one half; `needed` is the mask of planes that any thread of the
+        // warp has.
         BUDDY_FN void put_half(const u32 (&planes)[LANES], u32 mask, u32 needed) {
             u32 at = origin;
             BUDDY_UNROLL
@@ -119,8 +119,8 @@ struct Planes64 {
         BUDDY_FN void finish() { row.store(origin / 32 % WORDS, pending); }
     };
 
-    // Planes out of a row: a window of two words and the word after them, which is asked for before
-    // it is needed. `origin` and `at` are two words ahead, so that they say where that one is.
+    // Reads planes from a row: a window of two words, and the next word, loaded ahead. `origin` and
+    // `at` are two words ahead, so that they give the index of that word.
     template <class Row>
     struct Source {
         const Row& row;
@@ -131,8 +131,8 @@ struct Planes64 {
             low = first.words[0], high = first.words[1], after = first.words[2];
         }
 
-        // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one
-        // after.
+        // Takes planes 31 to 0 of one half; `above` is the plane above them, and afterwards the
+        // lowest one.
         BUDDY_FN void take_half(u32 mask, u32 needed, u32& above, u32 (&planes)[LANES]) {
             u32 at = origin, taken[2 * LANES];
             BUDDY_UNROLL
@@ -156,8 +156,8 @@ struct Planes64 {
         }
     };
 
-    // XORs the planes that are in the window into those above them. Spelled out for the GPU: its
-    // compiler makes twice the instructions of the conditions.
+    // XORs the planes in the window into those above them. Written as inline PTX: the compiler
+    // makes twice as many instructions of the conditions.
     static BUDDY_FN void take_pair(u32 has_first, u32 has_second, u32 window, u32& first, u32& second) {
 #ifdef __CUDA_ARCH__
         asm("{\n.reg .pred p, q;\n.reg .u32 w;\nsetp.ne.u32 p, %2, 0;\nsetp.ne.u32 q, %3, 0;\nmov.u32 w, %4;\n"
@@ -206,7 +206,7 @@ struct Planes64 {
         u32 mask_low = header.words[0], mask_high = header.words[1];
         u64 word = (u64)header.words[3] << 32 | header.words[2];
         if (layout != 0 || bits_of(ones_in(mask_low) + ones_in(mask_high)) > limit) {
-            fill_zeros(words);  // a path that leaves them as they were would keep them in registers from before
+            fill_zeros(words);  // assigns on every path; otherwise old values would stay in registers
             return layout != 0 ? LAYOUT : TRUNCATED;
         }
         u32 low[LANES], above = 0;

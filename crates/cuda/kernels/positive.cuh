@@ -1,13 +1,13 @@
-// bf16 values as a ReLU leaves them (docs/reference/format.md, "Floats"): no signs, many zeros. The
-// streams are those of `Bf16`. Where that would take layout A whatever the fields are, which is
-// nearly always, its fields are made here in half the instructions: both values of a word at once,
-// zeros as masks, and one position that says word and bit.
+// bf16 values after a ReLU (docs/reference/format.md, "Floats"): no signs, many zeros. Streams
+// equal those of `Bf16`. Entries for which `Bf16` always takes layout A, nearly all, are encoded
+// here in half the instructions: both values of a word at once, zeros as masks, and one position
+// for word and bit.
 #pragma once
 #include "bf16.cuh"
 
 namespace buddy {
 
-// Ones in the halves whose highest bit is set.
+// Fills the halves whose highest bit is set with ones.
 BUDDY_FN u32 spread_signs(u32 pair) {
 #ifdef __CUDA_ARCH__
     u32 out;
@@ -18,7 +18,7 @@ BUDDY_FN u32 spread_signs(u32 pair) {
 #endif
 }
 
-// The smaller halves of two words, as signed numbers.
+// Returns the smaller of each pair of signed halves.
 BUDDY_FN u32 min_signed_halves(u32 a, u32 b) {
 #ifdef __CUDA_ARCH__
     return __vmins2(a, b);
@@ -27,7 +27,7 @@ BUDDY_FN u32 min_signed_halves(u32 a, u32 b) {
 #endif
 }
 
-// Both halves of `pair` added to `sum`.
+// Adds both halves of `pair` to `sum`.
 BUDDY_FN u32 add_halves(u32 pair, u32 sum) {
 #ifdef __CUDA_ARCH__
     return __dp2a_lo(pair, 0x0101u, sum);
@@ -36,14 +36,14 @@ BUDDY_FN u32 add_halves(u32 pair, u32 sum) {
 #endif
 }
 
-// Bit i of the low half becomes bit 2i, bit i of the high half bit 2i + 1.
+// Interleaves halves: bit i of the low half becomes bit 2i, bit i of the high half bit 2i + 1.
 BUDDY_FN u32 interleave_halves(u32 x) {
     x = permute_bytes(x, 0, 0x3120);
     x = choose_bits(0xf00ff00fu, x, choose_bits(0x0f000f00u, x << 4, x >> 4));
     x = choose_bits(0xc3c3c3c3u, x, choose_bits(0x30303030u, x << 2, x >> 2));
     return choose_bits(0x99999999u, x, choose_bits(0x44444444u, x << 1, x >> 1));
 }
-// And back.
+// Undoes `interleave_halves`.
 BUDDY_FN u32 separate_halves(u32 x) {
     x = choose_bits(0x99999999u, x, choose_bits(0x44444444u, x << 1, x >> 1));
     x = choose_bits(0xc3c3c3c3u, x, choose_bits(0x30303030u, x << 2, x >> 2));
@@ -52,20 +52,19 @@ BUDDY_FN u32 separate_halves(u32 x) {
 }
 
 struct Positive {
-    // The most values that are not zero for which layout A is the only one: seven zeros can be
-    // escapes.
+    // The most nonzero values for which layout A is certain, since seven zeros can be escapes.
     static constexpr u32 MOST = 64 - Bf16::ESCAPES - 1, LEAST_EXPONENT = Bf16::WINDOW;
     static constexpr u32 HEADER_BITS = Bf16::Loose::HEADER_BITS, FIRST = HEADER_BITS + 64, MANTISSAS = 0x007f007fu;
 
-    // Of an entry: which values are not zero, those of words 0 to 15 and 16 to 31, as
-    // `separate_halves` has them; what they have in common.
+    // An entry's analysis: masks of its nonzero values in words 0 to 15 and 16 to 31, as
+    // `separate_halves` returns them, and shared parameters.
     struct Look {
         u32 some[2], any, base, code_bits, trimmed;
 
         BUDDY_FN u32 values() const { return ones_in(some[0]) + ones_in(some[1]); }
         BUDDY_FN u32 field_bits() const { return code_bits + 7 - trimmed; }
         BUDDY_FN u32 bits() const { return FIRST + values() * field_bits(); }
-        // No signs, and layout A is what `Bf16` would choose.
+        // Returns true if no value has a sign and `Bf16` would choose layout A.
         BUDDY_FN bool suits() const { return (any & 0x80008000u) == 0 && values() <= MOST && base >= LEAST_EXPONENT; }
     };
 
@@ -74,7 +73,7 @@ struct Positive {
         Look look = {};
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) {
-            // Negative, as small as the value is, unless that is zero.
+            // The sum's sign bit is set, unless the value is zero.
             u32 tested = words[i] + 0x7fff7fffu, &some = look.some[i / 16];
             some = some >> 1 | (tested & 0x80008000u);
             any |= words[i];
@@ -87,10 +86,10 @@ struct Positive {
         return look;
     }
 
-    // Ones in the halves of a word that are not zero.
+    // Fills the nonzero halves of a word with ones.
     static BUDDY_FN u32 nonzero(u32 pair) { return spread_signs(pair + 0x7fff7fffu); }
 
-    // Both fields of a word from its values, and back: the code above the mantissa.
+    // Converts between a word's two values and their fields, a code above each mantissa.
     static BUDDY_FN u32 exchange_fields(u32 pair, u32 base) { return (base << 7 | 0x7f) * 0x00010001u - (pair ^ MANTISSAS); }
 
     template <class Row>
@@ -105,8 +104,8 @@ struct Positive {
         for (u32 i = 0; i < WORDS; i++) {
             u32 present = nonzero(words[i]), bits = present & two_bits;
             u32 fields = exchange_fields(words[i], look.base) & present;
-            // By products, which have a pipe of their own: the high half moves down to the end of
-            // the low one's field, and both up to where the stream is.
+            // Multiplications, whose pipe is idle: one moves the high half down to the end of the
+            // low one's field, one moves both up to the position in the stream.
             u32 second = fields >> 16, both = (second * (present & closer) + (fields - second * 0xffff)) >> look.trimmed;
             u64 placed = (u64)both * (1u << at % 32) + pending;
             u32 next = add_halves(bits, at), full = (at ^ next) & 32;
@@ -116,7 +115,7 @@ struct Positive {
         if (at % 32 != 0) row.store(at / 32, pending);
     }
 
-    // Nothing at all for zeros.
+    // Zeros have an empty stream.
     static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == 0; }
 
     template <class Row>
@@ -137,7 +136,7 @@ struct Positive {
         u32 base = header & 0xff, trimmed = header >> 16 & 0xff;
         u32 some[2] = {separate_halves(low), separate_halves(high)};
         u32 two_bits = field_bits * 0x00010001u, mask = (((1u << field_bits) - 1) << trimmed) * 0x00010001u;
-        // `at` is a word ahead: where it crosses into the next one is what to load.
+        // `at` is one word ahead: when it crosses into the next word, that word is loaded.
         u32 first = row.load(2), second = row.load(3), at = FIRST + 32;
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) {
@@ -155,7 +154,7 @@ struct Positive {
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params& params) {
         u32 header = row.load(0), code_bits = header >> 8 & 0xff, trimmed = header >> 16 & 0xff;
-        // Others, those with signs or without zeros among them, and what no encoder wrote.
+        // All other streams: those with signs, those without zeros, and invalid ones.
         if (layout != 0 || code_bits > 8 || trimmed > 7) return Bf16::decode(row, limit, layout, words, params);
         u32 middle = row.load(1), low = funnel_right(header, middle, 24), high = funnel_right(middle, row.load(2), 24);
         u32 field_bits = code_bits + 7 - trimmed;

@@ -1,6 +1,6 @@
-// Numbers behind a prefix code of their length (docs/reference/format.md, "prefix32, prefix64"; the
+// Numbers with a prefix code for their length (docs/reference/format.md, "prefix32, prefix64"; the
 // Rust twin is crates/codec/src/fields/prefix.rs). Differences are those of stride.cuh; a stride of
-// 0 leaves words as they are.
+// 0 leaves words unchanged.
 #pragma once
 #include "stride.cuh"
 
@@ -14,20 +14,20 @@ struct Prefix {
     static constexpr u32 LONGEST = 10;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block (`block.rs` of the twin). Codes have two words for each length, tables of
-    // lengths one for any next bits.
+    // Offsets in the block (`block.rs` of the twin). Codes have two words per length; tables of
+    // lengths have one for each value of the next bits.
     enum : u32 { STRIDE = 0, ORDER = 1, FIRST_WORDS = 2, FIRST_CODES = 4, REST_CODES = 140, FIRST_LENGTHS = 276, REST_LENGTHS = 1300 };
 
-    // Set where a number and its code have more than 32 bits.
+    // Set if a number and its code exceed 32 bits.
     static constexpr u32 LONG = 32;
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // Whether word i has the code of the first words, of which there are so many; the compiler
-    // knows that late ones have not.
+    // Returns true if word i uses the code of the first `firsts` words. The compiler knows that
+    // words of the second half do not.
     static BUDDY_FN bool is_first(u32 i, u32 firsts) { return i < COUNT / 2 && i < firsts; }
 
-    // All bits of a number.
+    // Returns the length of a number with its code.
     static BUDDY_FN u32 bits_with(const u32* block, bool first, Word number) {
         return learned_word(block, (first ? FIRST_CODES : REST_CODES) + 2 * length_of(number) + 1) >> 24;
     }
@@ -64,13 +64,13 @@ struct Prefix {
     static BUDDY_FN void put_number(Sink& sink, const u32* block, bool first, Word number) {
         u64 pair = learned_pair(block, (first ? FIRST_CODES : REST_CODES) + 2 * length_again(number));
         u32 code = (u32)pair, rest = (u32)(pair >> 32);
-        // The block has the number's top bit, too, where it would stand: both together leave it
-        // out.
+        // The block's code includes the number's top bit in position; the XOR removes it from the
+        // stream.
         sink.put(code ^ funnel_left(0, (u32)number, rest), byte_of<1>(rest));
         if (rest & LONG) put_rest(sink, shift_right(number, 32 - rest % LONG), byte_of<2>(rest));
     }
 
-    // At most 41 bits of a number.
+    // Appends at most 41 bits of a number.
     template <class Sink>
     static BUDDY_FN void put_rest(Sink& sink, Word rest, u32 bits) {
         u32 low = low_part(bits);
@@ -112,8 +112,8 @@ struct Prefix {
         u32 next = source.peek();
         u32 found = learned_word(block, (first ? FIRST_LENGTHS : REST_LENGTHS) + next % (1 << LONGEST));
         source.skip(byte_of<1>(found));
-        // The code below the number's bits is shifted out, its top bit, which is not in the stream,
-        // in.
+        // Shifts out the code below the number, and shifts in the number's top bit, which the
+        // stream omits.
         Word number = funnel_right_to(funnel_left(0, next, found), found >> 31, byte_of<2>(found));
         if (found & LONG) {
             u32 bits = byte_of<2>(found), length = found >> 24 & 127;
@@ -123,7 +123,7 @@ struct Prefix {
         return number;
     }
 
-    // At most 41 bits of a number.
+    // Takes at most 41 bits of a number.
     template <class Source>
     static BUDDY_FN Word take_rest(Source& source, u32 bits) {
         u32 low = low_part(bits);
@@ -135,7 +135,7 @@ struct Prefix {
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&entry)[32], const Params& params) {
         const u32* block = params.learned;
-        // The entry as it is has 1025 bits, which are never stored.
+        // The raw form has 1025 bits, which are never stored.
         if (layout != 0 || (row.load(0) & 1) != 0) {
             fill_zeros(entry);
             return layout != 0 ? LAYOUT : TRUNCATED;

@@ -1,14 +1,13 @@
-// A bf16 entry written by four lanes, a quarter of it by each: 16 values in eight words
-// (docs/reference/format.md, "bf16 in layouts B and C"). What lanes must know of one another is
-// summed up in a few words, which they exchange in between. Plain C++, so that a machine without a
-// GPU proves it. How quarters are read is in bf16.cuh.
+// Encodes a bf16 entry with four lanes, a quarter each: 16 values in eight words
+// (docs/reference/format.md, "bf16 in layouts B and C"). Lanes exchange a few words in between.
+// Plain C++, so that it is tested without a GPU. Decoding by quarters is in bf16.cuh.
 #pragma once
 #include "bf16.cuh"
 #include "map.cuh"
 
 namespace buddy {
 
-// What decides an entry's layout, of a quarter or of all that were joined.
+// The values that decide an entry's layout, for a quarter or for joined quarters.
 struct QuadRange {
     u32 any, low, high;  // the OR of all values, the smallest exponent and the largest
 
@@ -25,13 +24,14 @@ struct QuadRange {
     BUDDY_FN void join(const QuadRange& other) {
         any |= other.any, low = low < other.low ? low : other.low, high = high > other.high ? high : other.high;
     }
-    // The bits of layout A. Not for entries with an exponent of zero, which may hold zeros.
+    // Returns the bits of layout A. Not for entries with a zero exponent, whose values may be
+    // zeros.
     BUDDY_FN u32 loose_bits() const {
         Bf16::Loose::Shape shape = {0xffffffffu, 0xffffffffu, 0, 0, 0, 0};
         return Bf16::Loose::measure(shape, Bf16::Loose::COUNT, any, low, high).bits();
     }
-    // The entry's nibble, from how many of its values need an escape; NIBBLES if it takes a whole
-    // entry to know.
+    // Returns the entry's nibble for a number of escapes; NIBBLES if the decision needs the whole
+    // entry.
     BUDDY_FN u32 nibble(u32 window, u32 escapes) const {
         if (low == 0 || loose_bits() <= 2 * SECTOR * 8) return NIBBLES;
         if (low >= window && high < window + Bf16::WINDOW) return RAW + 1;
@@ -44,7 +44,7 @@ struct Quad4 {
     u32 words[4];
 };
 
-// Signs and mantissas: words 4 * quarter and on of the stream.
+// Returns signs and mantissas: stream words from 4 * quarter on.
 BUDDY_FN Quad4 quad_bytes(const u32 (&words)[8]) {
     Quad4 out;
     BUDDY_UNROLL
@@ -52,7 +52,7 @@ BUDDY_FN Quad4 quad_bytes(const u32 (&words)[8]) {
     return out;
 }
 
-// Layout B's codes: words 16 + 2 * quarter and on.
+// Returns layout B's codes: stream words from 16 + 2 * quarter on.
 BUDDY_FN void quad_codes(const u32 (&words)[8], u32 window, u32 (&out)[2]) {
     BUDDY_UNROLL
     for (u32 group = 0; group < 2; group++) {
@@ -63,7 +63,7 @@ BUDDY_FN void quad_codes(const u32 (&words)[8], u32 window, u32 (&out)[2]) {
     }
 }
 
-// A bit for each of a quarter's values that needs an escape.
+// Returns a mask of a quarter's values that need an escape.
 BUDDY_FN u32 quad_escapes(const u32 (&words)[8], u32 high) {
     u32 out = 0;
     BUDDY_UNROLL
@@ -74,7 +74,7 @@ BUDDY_FN u32 quad_escapes(const u32 (&words)[8], u32 high) {
     return out;
 }
 
-// Layout C's three planes of codes: halves `quarter` of words 16, 18 and 20.
+// Returns layout C's three code planes: half `quarter` of words 16, 18 and 20.
 BUDDY_FN void quad_planes(const u32 (&words)[8], u32 high, u32 (&planes)[3]) {
     planes[0] = planes[1] = planes[2] = 0;
     BUDDY_UNROLL
@@ -88,8 +88,8 @@ BUDDY_FN void quad_planes(const u32 (&words)[8], u32 high, u32 (&planes)[3]) {
     }
 }
 
-// A quarter's part of words 22 and 23: its escapes, after `before` of the quarters before. The
-// parts are joined by OR, and the largest exponent is the lowest byte.
+// Returns a quarter's part of words 22 and 23: its escapes, after the `before` escapes of earlier
+// quarters. The parts are joined by OR; the largest exponent is the lowest byte.
 BUDDY_FN u64 quad_tail(const u32 (&words)[8], u32 escapes, u32 before) {
     u64 tail = 0;
     u32 at = 8 * (1 + before);

@@ -1,14 +1,13 @@
-// A quarter of a bf16 entry in layout A (docs/reference/format.md), for kernels that give an entry
-// to four lanes: value by value, since a lane's sixteen begin anywhere in the stream. Layouts B and
-// C have theirs in bf16.cuh.
+// Decodes a quarter of a bf16 entry in layout A (docs/reference/format.md), for kernels with four
+// lanes per entry. Value by value, since a lane's sixteen begin anywhere in the stream. Layouts B
+// and C are in bf16.cuh.
 #pragma once
 #include "bf16.cuh"
 #include "map.cuh"
 
 namespace buddy {
 
-// Calls `put(i, word)` for its eight pairs of values: zeros where the stream is none that an
-// encoder wrote.
+// Calls `put(i, word)` for the quarter's eight pairs of values; zeros if the stream is invalid.
 template <class Row, class Put>
 BUDDY_FN void read_loose_quarter(const Row& row, u32 nibble, u32 quarter, Put put) {
     typedef Bf16::Loose Loose;

@@ -1,6 +1,6 @@
-// Places in a table behind a prefix code of their length (docs/reference/format.md, "rank32,
-// rank64"; the Rust twin is crates/codec/src/fields/rank.rs). The table is that of table.cuh, the
-// code that of prefix.cuh.
+// Table indices with a prefix code for their length (docs/reference/format.md, "rank32, rank64";
+// the Rust twin is crates/codec/src/fields/rank.rs). The table is that of table.cuh, the code that
+// of prefix.cuh.
 #pragma once
 #include "prefix.cuh"
 #include "table.cuh"
@@ -13,19 +13,20 @@ struct Rank {
     static constexpr u32 WORD_BITS = 1024 / COUNT;
     static constexpr u32 RAW_BITS = 1024;
     static constexpr u32 LONGEST = 10;
-    // What stands for a word that is not in the table, and the bits of what has no code.
+    // NO_PLACE stands for a word that is not in the table; NEVER is the length of an index without
+    // a code.
     static constexpr u32 NO_PLACE = 16, NEVER = 255;
     typedef Table<COUNT> Values;
     typedef Prefix<COUNT> Coded;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block, after the table: two words for each length, then one for any next bits, both as
-    // in prefix.cuh. A word that is not in the table is marked as what is long is there.
+    // Offsets in the block, after the table: two words per length, then one for each value of the
+    // next bits, both as in prefix.cuh. A word that is not in the table has the mark of a long one.
     enum : u32 { CODES = 38, LENGTHS = 2 * 17 };
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // All bits of a place of some length; of what has no code more than a stream has.
+    // Returns the bits of an index of a length; more than a stream holds if it has no code.
     static BUDDY_FN u32 bits_of(const u32* block, u32 codes, u32 length) {
         u32 bits = learned_word(block, codes + 1 + 2 * (length < NO_PLACE ? length : NO_PLACE)) >> 24;
         return bits == NEVER ? RAW_BITS : bits;
@@ -38,8 +39,8 @@ struct Rank {
         u32 seed = learned_word(block, Values::SEED), codes = learned_word(block, CODES), bits = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            // Where words that are not in the table have no code, the first ones say that an entry
-            // has none.
+            // If words outside the table have no code, the first ones already show that an entry
+            // has no stream.
             if (i % 8 == 0 && i > 0 && warp_or(bits <= STREAM_BITS) == 0) return RAW_BITS;
             if (i % Values::AT_ONCE == 0) block = keep_after(block, bits);
             u32 length = Values::find(block, seed, words[i]) >> 16;
@@ -85,7 +86,7 @@ struct Rank {
         u32 lengths = learned_word(block, CODES) + LENGTHS;
         if (layout != 0) {
             fill_zeros(entry);
-            // The second layout is the entry as it is, which is never stored.
+            // The second layout is the raw entry, which is never stored.
             return layout == 1 ? TRUNCATED : LAYOUT;
         }
         Word words[COUNT];

@@ -1,11 +1,11 @@
-// Doubles as counts of a unit (docs/reference/format.md, "scaled64"; the Rust twin is
+// Doubles as multiples of a unit (docs/reference/format.md, "scaled64"; the Rust twin is
 // crates/codec/src/fields/scaled.rs).
 #pragma once
 #include "fields.cuh"
 
 namespace buddy {
 
-// Each rounds once: no multiplication is joined with the addition that follows it.
+// Each operation rounds once: multiplication and addition are not fused.
 BUDDY_FN double multiply(double a, double b) {
 #ifdef __CUDA_ARCH__
     return __dmul_rn(a, b);
@@ -46,18 +46,17 @@ BUDDY_FN u64 bits_of(double value) {
 struct Scaled {
     static constexpr u32 COUNT = 16;
     static constexpr bool FIRSTS = false;
-    // 1.5 times 2^52: added and taken away, it rounds to an integer.
+    // 1.5 times 2^52; adding and subtracting it rounds to an integer.
     static constexpr u64 ROUNDS = 0x4338000000000000ull;
 
-    // In the block, after the forms. `INVERSE` is one divided by the divisor, rounded.
+    // Offsets in the block, after the forms. `INVERSE` is the rounded reciprocal of the divisor.
     enum : u32 { DIVISOR = 32, LEAST = 34, INVERSE = 36 };
 
     static BUDDY_FN u32 firsts(const u32*) { return 0; }
 
-    // The quotient, rounded as a division rounds it: the product with the rounded inverse is at
-    // most two units in the last place away, the first correction brings it within one, and from
-    // there the second is exact (Markstein). Of what can be counted nothing overflows or is
-    // subnormal.
+    // Returns the correctly rounded quotient: the product with the rounded reciprocal is within two
+    // units in the last place, the first correction brings it within one, and the second is exact
+    // (Markstein). No multiple in range overflows or is subnormal.
     static BUDDY_FN double divide(const u32* block, double count) {
         double divisor = double_of(learned_pair(block, DIVISOR)), inverse = double_of(learned_pair(block, INVERSE));
         double near = multiply(count, inverse);
@@ -65,8 +64,8 @@ struct Scaled {
         return multiply_add(multiply_add(-near, divisor, count), inverse, near);
     }
 
-    // Which words are no counts; those stay as they are. Half of them may say that there is no form
-    // for the entry.
+    // Returns the words that are no multiples; they become exceptions. Half of the words may
+    // suffice to rule out every form.
     template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, u64 (&words)[COUNT], Lengths<COUNT>& lengths) {
         double divisor = double_of(learned_pair(block, DIVISOR));

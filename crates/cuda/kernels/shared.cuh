@@ -1,21 +1,22 @@
-// Shared memory: addresses in it, a block's own, and asynchronous copies into it. On a CPU,
-// tests/emu.h stands in.
+// Shared memory: addresses, dynamic shared memory, and asynchronous copies. On a CPU, tests/emu.h
+// stands in.
 #pragma once
 #include "bits.cuh"
 
 #ifdef __CUDACC__
 
-// What the launch gives the block, as a pointer to the type named.
+// Declares dynamic shared memory as a pointer to `type`.
 #define BUDDY_DYNAMIC_SHARED(type, name)                      \
     extern __shared__ __align__(1024) unsigned char shared_bytes[]; \
     type* name = (type*)shared_bytes
 
 namespace buddy {
 
-// An address in shared memory, as copies and barriers take it.
+// Returns a shared-memory address as copies and barriers take it.
 BUDDY_FN u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
-// Starts an asynchronous copy of 4, 8 or 16 bytes from global into shared memory; 16 go past L1.
+// Starts an asynchronous copy of 4, 8 or 16 bytes from global to shared memory; copies of 16 bypass
+// L1.
 template <u32 BYTES>
 BUDDY_FN void cp_async(u32 to, const void* from) {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what the hardware copies");
@@ -30,7 +31,7 @@ BUDDY_FN void cp_async(void* to, const void* from) {
     cp_async<BYTES>(shared_address(to), from);
 }
 
-// Ends a group of this thread's copies; waits until at most `LEFT` groups are on their way.
+// Commits this thread's copies as a group; waits until at most `LEFT` groups are in flight.
 BUDDY_FN void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <u32 LEFT>
 BUDDY_FN void cp_async_wait() {

@@ -1,8 +1,7 @@
-// The layout of all float codecs: a header, a bitmap of the values that are not zero, and one field
-// for each of those (docs/reference/format.md, "Floats"; the Rust twin is
-// crates/codec/src/float/sparse.rs).
+// The layout of all float codecs: a header, a bitmap of the nonzero values, and one field for each
+// of these (docs/reference/format.md, "Floats"; the Rust twin is crates/codec/src/float/sparse.rs).
 //
-// Sixteen-bit values are worked on two at a time, in the halves of a word; no step carries from one
+// Sixteen-bit values are processed in pairs, as the halves of a word; no step carries from one half
 // to the other.
 #pragma once
 #include "zeros.cuh"
@@ -19,7 +18,7 @@ struct Sparse {
     static constexpr u32 LOWEST = HALVES ? 0x00010001u : 1;
     static constexpr u32 EXPONENT = (1u << E) - 1, MANTISSA = (1u << M) - 1;
 
-    // What the values of an entry have in common, and a bit for each that is not zero.
+    // Parameters shared by an entry's values, and a bit for each nonzero value.
     struct Shape {
         u32 map_low, map_high, base, code_bits, is_signed, trimmed;
 
@@ -29,7 +28,7 @@ struct Sparse {
         BUDDY_FN u32 bits(u32 values) const { return HEADER_BITS + (values == COUNT ? 0 : COUNT) + values * field_bits(); }
         BUDDY_FN u32 bits() const { return bits(values()); }
 
-        // Ones in every bit of the values of word i that are not zero.
+        // Sets all bits of the nonzero values of word i.
         BUDDY_FN u32 present(u32 i) const {
             if (!HALVES) return map_low >> i & 1 ? 0xffffffffu : 0;
             u32 two = (i < 16 ? map_low : map_high) >> 2 * (i % 16);
@@ -57,9 +56,9 @@ struct Sparse {
         return measure(shape, shape.values(), any, low >> M, high >> M);
     }
 
-    // The size alone, by counts instead of a map. The exponent of a zero is none of those whose
-    // smallest is wanted: of halves all that are zero are left out by turning them into the
-    // largest, and a value that is not zero in spite of it is found by the counts.
+    // Computes the size alone, from counts instead of a bitmap. The exponents of zeros must not
+    // enter the minimum: zero halves are mapped to the largest value, and a nonzero value that is
+    // mapped along shows up in the counts.
     static BUDDY_FN u32 size_bits(const u32 (&words)[32]) {
         const u32 exponents = EXPONENT * LOWEST << M, one = LOWEST << M;
         u32 any = 0, low = exponents, high = 0, below = 0, normal = 0, values = Zeros<WIDTH>::count(words);
@@ -87,8 +86,7 @@ struct Sparse {
         return shape.bits(values);
     }
 
-    // Fills in what follows from the OR of all values and from their smallest and largest
-    // exponents.
+    // Derives the parameters from the OR of all values and their smallest and largest exponents.
     static BUDDY_FN Shape measure(Shape shape, u32 values, u32 any, u32 low, u32 high) {
         shape.base = high;
         shape.code_bits = values == 0 ? 0 : 32 - leading_zeros(high - low);
@@ -97,7 +95,7 @@ struct Sparse {
         return shape;
     }
 
-    // The fields of the values in a word.
+    // Returns the fields of the values in a word.
     static BUDDY_FN u32 fields(u32 word, const Shape& shape) {
         u32 mantissa_bits = M - shape.trimmed;
         u32 code = shape.base * LOWEST - (word >> M & EXPONENT * LOWEST);
@@ -150,7 +148,7 @@ struct Sparse {
         if (total > limit) return TRUNCATED;
         const u32 field_mask = (u32)((1ull << field_bits) - 1), mantissa_mask = ((1u << mantissa_bits) - 1) * LOWEST;
         const u32 code_mask = ((1u << code_bits) - 1) * LOWEST;
-        // Above an exponent there is room for the borrow of a distance that passes zero.
+        // The bit above an exponent absorbs the borrow of a distance below zero.
         const u32 bases = HALVES ? (base | 0x8000) * LOWEST : base;
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) {
@@ -168,7 +166,7 @@ struct Sparse {
                 source.skip(has ? field_bits : 0);
             }
             u32 exponent = (bases - (field >> mantissa_bits & code_mask)) & EXPONENT * LOWEST;
-            // Two shifts: together they may be 32.
+            // Two shifts, since their sum may be 32.
             u32 sign = field >> mantissa_bits >> code_bits & LOWEST;
             words[i] = ((field & mantissa_mask) << trimmed | exponent << M | sign << (E + M)) & present;
         }
@@ -176,7 +174,7 @@ struct Sparse {
     }
 };
 
-// A codec that is this layout and no other.
+// A codec with this layout only.
 template <u32 E, u32 M>
 struct SparseOnly {
     typedef Sparse<E, M> Layout;

@@ -1,8 +1,8 @@
-// Bits into the words of an entry's row and out of them. A row has `load(k)` and `store(k, word)`
-// over 32 words, and `load_if(condition, k, otherwise)` and `store_if(condition, k, word)` for
-// threads that need the next word at different times: there a branch costs more than the word. A
-// condition is a number that is not zero. `load_quad(c)` and `store_quad(c, quad)` move four words
-// at once, and `clear(c)` makes zeros of the quads from c on.
+// Bit streams in the words of an entry's row. A row has `load(k)` and `store(k, word)` over 32
+// words. `load_if(condition, k, otherwise)` and `store_if(condition, k, word)` are predicated, for
+// threads that need the next word at different times: a branch costs more there. A condition is any
+// nonzero number. `load_quad(c)` and `store_quad(c, quad)` move four words, and `clear(c)` zeroes
+// the quads from c on.
 #pragma once
 #include "bits.cuh"
 
@@ -13,8 +13,8 @@ struct alignas(16) Quad {
     u32 words[4];
 };
 
-// Whether a codec is asked before it encodes, and not after, if an entry is zeros: after, its words
-// would have to be kept.
+// `VALUE` is true if zero entries are detected before encoding instead of after it, since detection
+// after it would keep all words in registers.
 template <class Codec>
 struct AsksFirst {
     static constexpr bool VALUE = false;
@@ -24,19 +24,19 @@ struct AsksFirst {
 template <class Row>
 struct BitSink {
     Row& row;
-    u32 pending = 0;  // its low `held` bits are not stored yet; the bits above them already are
+    u32 pending = 0;  // the low `held` bits are not stored yet; the bits above them are
     u32 held = 0;
     u32 words = 0;
 
     BUDDY_FN explicit BitSink(Row& row) : row(row) {}
 
-    // A code of exactly 32 bits: the number of bits held stays as it is.
+    // Appends a code of exactly 32 bits; `held` stays the same.
     BUDDY_FN void put_word(u32 code) {
         row.store(words++, big_endian(funnel_right(code, pending, held)));
         pending = code;
     }
 
-    // A code of 1 to 31 bits.
+    // Appends a code of 1 to 31 bits.
     BUDDY_FN void put(u32 code, u32 bits) {
         u32 high = funnel_left(pending, 0, bits);
         pending = (pending << bits) | code;
@@ -52,21 +52,21 @@ struct BitSink {
     }
 };
 
-// A window on the next 32 bits. It may look past the end of the stream, where it sees anything:
-// whoever reads compares `taken` with the stream's length before it trusts what it saw.
+// A window on the next 32 bits. Past the end of the stream its content is arbitrary: readers
+// compare `taken` with the stream's length before they trust it.
 template <class Row>
 struct BitSource {
     const Row& row;
     u32 high, low;
     u32 words = 2;
-    u32 at = 0;  // modulo 32, how far into `high` the window begins
+    u32 at = 0;  // start of the window in `high`, modulo 32
 
     BUDDY_FN explicit BitSource(const Row& row)
         : row(row), high(big_endian(row.load(0))), low(big_endian(row.load(1))) {}
 
     BUDDY_FN u32 peek() const { return funnel_left(low, high, at); }
 
-    // Bits taken so far.
+    // Returns the bits taken so far.
     BUDDY_FN u32 taken() const { return (words - 2) * 32 + at % 32; }
 
     // Skips 32 bits.
@@ -75,7 +75,7 @@ struct BitSource {
         low = big_endian(row.load(words++ % WORDS));
     }
 
-    // Skips fewer.
+    // Skips fewer than 32 bits.
     BUDDY_FN void skip(u32 bits) {
         u32 before = at;
         at += bits;
@@ -83,8 +83,8 @@ struct BitSource {
     }
 };
 
-// Appends fields, least significant bit first: the order of our own formats, in which a stream is
-// little-endian words.
+// Appends fields, least significant bit first: the order of this project's own formats, whose
+// streams are little-endian words.
 template <class Row>
 struct LsbSink {
     Row& row;
@@ -95,7 +95,7 @@ struct LsbSink {
     // Begins at word `start` of the row.
     BUDDY_FN LsbSink(Row& row, u32 start) : row(row), words(start) {}
 
-    // A field of 0 to 32 bits, with no bits set above them.
+    // Appends a field of 0 to 32 bits; the bits above it are zero.
     BUDDY_FN void put(u32 field, u32 bits) {
         u32 low = pending | field << held, high = funnel_left(field, 0, held);
         held += bits;
@@ -111,7 +111,7 @@ struct LsbSink {
     }
 };
 
-// A window on the next 32 bits of such a stream; it may look past the end, as the other one does.
+// A window on the next 32 bits of an LSB-first stream; past the end its content is arbitrary.
 template <class Row>
 struct LsbSource {
     const Row& row;

@@ -1,5 +1,5 @@
 // Words as differences at a stride (docs/reference/format.md, "stride32, stride64"; the Rust twin
-// is crates/codec/src/fields/stride.rs). Each stride has code of its own, so that words stay in
+// is crates/codec/src/fields/stride.rs). Each stride has its own code, so that words stay in
 // registers.
 #pragma once
 #include "fields.cuh"
@@ -21,12 +21,12 @@ struct Stride {
     static constexpr bool FIRSTS = true;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block, after the forms.
+    // Offsets in the block, after the forms.
     enum : u32 { STRIDE = 32, ORDER = 33, SHIFT = 34, FIRST_FIELDS = 35 };
 
     static BUDDY_FN u32 firsts(const u32* block) { return learned_word(block, FIRST_FIELDS); }
 
-    // What a word is expected to be; `i` is at least 1.
+    // Predicts word `i`, which is at least 1.
     template <u32 STEP, u32 ORDERS>
     static BUDDY_FN Word guess(const Word (&words)[COUNT], u32 i) {
         if (i < STEP) return words[i - 1];
@@ -52,7 +52,7 @@ struct Stride {
         else together<STEP, ORDERS>(words);
     }
 
-    // Calls the code of the stride and the order: differences, or their sums.
+    // Calls the code for the stride and the order: differences, or their sums.
     template <u32 STEP, bool FORTH>
     static BUDDY_FN void at_stride(u32 stride, u32 order, Word (&words)[COUNT]) {
         if (stride != STEP) {
@@ -64,7 +64,7 @@ struct Stride {
         }
     }
 
-    // Most allocations have no low zeros that all words share.
+    // Most allocations have no trailing zeros common to all words.
     static BUDDY_FN void turn_all(Word (&words)[COUNT], u32 shift) {
         if (shift == 0) return;
         BUDDY_UNROLL

@@ -1,32 +1,32 @@
-// The sizes of many spans of plain memory with several codecs in one pass: BUDDY_CODECS names the
-// codecs' structs. Each warp takes a run of consecutive tiles of 32 entries, has every codec look
-// at a tile, and adds up what it found when a span ends.
+// Compressed sizes of many spans of plain memory with several codecs in one pass; BUDDY_CODECS
+// names the codecs' structs. Each warp takes a run of consecutive tiles of 32 entries, sizes each
+// tile with every codec, and flushes its sums at the end of a span.
 #include "buddy_device.cuh"
 
 using namespace buddy;
 
 constexpr u32 WARPS = BUDDY_WARPS;
 constexpr u32 TILE_BYTES = WARP * BUDDY_ENTRY_BYTES;
-// Numbers for each span and codec: its size classes, then the bytes of the paper's eight sizes.
+// Sums per span and codec: entries by size class, then the bytes by the paper's eight sizes.
 constexpr u32 SUMS = CLASSES + 1;
 
 // One span, as src/survey.rs writes it.
 struct Span {
     const u8* from;
     u64 bytes;
-    u64 first;  // tiles of the spans before it
-    u64 row;    // where the codecs' parameters for it are
+    u64 first;  // tiles of all earlier spans
+    u64 row;  // index of the codecs' parameters for this span
 };
 
-// What a codec is asked of spans.
+// A codec's parameters and output for a span.
 struct Asked {
-    u8* classes;  // where each entry's class goes, or null
+    u8* classes;  // output: the size class of each entry; null if not wanted
     u64 window;
     const u32* learned;
 };
 
-// The paper's eight sizes, with nothing as the first, their bytes and their classes, a byte or half
-// a byte each.
+// The paper's eight sizes, zero first; their bytes and classes are packed, a byte and a nibble
+// each.
 constexpr u32 SIZES = 8;
 constexpr u64 SIZE_BYTES = 0x8060504020100800ull;
 constexpr u32 SIZE_CLASSES = 0x54432210u;
@@ -34,8 +34,8 @@ constexpr u32 SIZE_CLASSES = 0x54432210u;
 BUDDY_FN constexpr u32 bytes_of_size(u32 size) { return (u32)(SIZE_BYTES >> 8 * size) & 0xff; }
 BUDDY_FN constexpr u32 class_of_size(u32 size) { return SIZE_CLASSES >> 4 * size & 15; }
 
-// The smallest size that holds some bytes, for each number of words of 64 bits up to 15
-// (`optimistic_bytes` of buddy-core).
+// The smallest size that holds a number of 64-bit words, up to 15 (`optimistic_bytes` of
+// buddy-core).
 BUDDY_FN constexpr u64 sizes_of_words() {
     u64 table = 0;
     for (u32 words = 0; words < 16; words++) {
@@ -52,7 +52,7 @@ BUDDY_FN u32 size_of_bits(u32 bits) {
     return (words < 8 ? (u32)TABLE : (u32)(TABLE >> 32)) >> 4 * (words % 8) & 7;
 }
 
-// Fetches the last entries of a span, and zeros after them.
+// Fetches the last entries of a span, padded with zeros.
 BUDDY_FN void fetch_tail(const Tile& tile, const u8* from, u32 bytes) {
     BUDDY_ROLLED
     for (u32 i = 0; i < CHUNKS; i++) {
@@ -64,13 +64,13 @@ BUDDY_FN void fetch_tail(const Tile& tile, const u8* from, u32 bytes) {
     __syncwarp();
 }
 
-// What a warp found of one span: how many entries have which size. Lane 8 * (codec % 4) + size has
-// one count of four codecs: a register for all of them, and no sum over lanes at the end.
+// A warp's histogram of sizes in a span. Lane 8 * (codec % 4) + size holds one count of four
+// codecs: one register for all of them, and no reduction over lanes at the end.
 template <u32 CODECS>
 struct Found {
     u32 counts[(CODECS + 3) / 4] = {};
 
-    // `lanes` are those that have an entry.
+    // Adds one entry per lane in `lanes`.
     template <u32 CODEC>
     BUDDY_FN void add(u32 size, u32 lane, u32 lanes) {
         BUDDY_UNROLL
@@ -78,7 +78,7 @@ struct Found {
         if (lane / SIZES == CODEC % 4) counts[CODEC / 4] += ones_in(lanes);
     }
 
-    // Adds to the numbers of a span; those of the next codec are so many further.
+    // Adds the counts to a span's sums; the next codec's are `apart` further on.
     BUDDY_FN void flush(u64* to, u64 apart, u32 lane) {
         BUDDY_UNROLL
         for (u32 i = 0; i < (CODECS + 3) / 4; i++) {
@@ -93,16 +93,16 @@ struct Found {
     }
 };
 
-// A tile that is to be looked at: the number of its first entry in the span, and how many it has.
+// A tile to be sized: the index of its first entry in the span, and its number of entries.
 struct Look {
     const Tile& tile;
     const Asked* asked;
     u64 entry;
     u32 entries;
-    bool zero;  // this lane's entry is
+    bool zero;  // this lane's entry is all zeros
 
-    // Each codec loads the words anew: in registers they would be in the way of codecs that need
-    // those for more.
+    // Each codec reloads the words: registers held across codecs would spill in those that need
+    // many.
     template <u32 AT, class Found, class Codec, class... Others>
     BUDDY_FN void count(Found& found) const {
         u32 words[WORDS];
@@ -139,7 +139,7 @@ struct Survey {
     }
 };
 
-// The last span that begins at this tile or before it: the one that has it.
+// Returns the last span that begins at or before a tile.
 BUDDY_FN u32 span_of(const Span* spans, u32 count, u64 tile) {
     u32 low = 0, high = count;
     while (high - low > 1) {
@@ -149,8 +149,8 @@ BUDDY_FN u32 span_of(const Span* spans, u32 count, u64 tile) {
     return low;
 }
 
-// Adds to seven numbers for each codec and span, all spans of a codec together, what its entries
-// would be.
+// Adds the sizes of all spans to `sums`: seven numbers for each codec and span, the spans of a
+// codec together.
 extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
     buddy_survey(const Span* spans, u32 count, u64 tiles, const Asked* asked, u64* sums) {
     typedef Survey<BUDDY_CODECS> Codecs;

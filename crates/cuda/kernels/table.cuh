@@ -1,5 +1,5 @@
-// Words as their places in a table of frequent values (docs/reference/format.md, "table32,
-// table64"; the Rust twins are crates/codec/src/fields/table.rs and hash.rs).
+// Words as indices into a table of frequent values (docs/reference/format.md, "table32, table64";
+// the Rust twins are crates/codec/src/fields/table.rs and hash.rs).
 #pragma once
 #include "fields.cuh"
 
@@ -11,10 +11,10 @@ struct Table {
     static constexpr bool FIRSTS = false;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block, after the forms.
+    // Offsets in the block, after the forms.
     enum : u32 { VALUES = 32, SEED = 33, BUCKET_MASK = 34, SLOT_MASK = 35, BUCKETS = 36, SLOTS = 37, FIRST_VALUE = 40 };
 
-    // Words that are looked for at a time: all at once would take more registers than there are.
+    // Words looked up together; all at once would take too many registers.
     static constexpr u32 AT_ONCE = COUNT == 32 ? 8 : 4;
 
     static BUDDY_FN u32 firsts(const u32*) { return 0; }
@@ -25,13 +25,13 @@ struct Table {
         return (hash ^ hash >> 15) * 0x2c1b3c6du;
     }
 
-    // The place in the low half and its length above it; 127 for a word that is not in the table.
+    // Returns the index in the low half and its length above it; length 127 for a word not in the
+    // table.
     static BUDDY_FN u32 find(const u32* block, u32 seed, Word word) {
         u32 key = hash(seed, word);
         u32 mixed = learned_word(block, learned_word(block, BUCKETS) + (key & learned_word(block, BUCKET_MASK)));
-        // Places are numbers of words from the block's beginning: a sum of 32 bits and one
-        // multiplication make an address of them, where a pointer to the slots takes four
-        // instructions for each.
+        // Slots are addressed by a word offset from the block: a 32-bit sum and one multiplication
+        // give the address, where a pointer takes four instructions.
         u32 slot = (key ^ mixed) * 0x9e3779b1u >> 13 & learned_word(block, SLOT_MASK), slots = learned_word(block, SLOTS);
         if (COUNT == 32) {
             u64 pair = learned_pair(block, slots + 2 * slot);
@@ -42,9 +42,10 @@ struct Table {
         return found ? quad.words[2] : 127u << 16;
     }
 
-    // Which words are not in the table; those stay as they are. For a size alone the first words
-    // may be enough: those of most allocations that no table is for say that no form takes them.
-    // What is written is mostly for its table, and would wait for the question.
+    // Returns the words that are not in the table; they become exceptions. For a size alone the
+    // first words may suffice: where a table does not suit the allocation, they already exceed the
+    // exceptions of every form. Encoding skips this test, since written data mostly suits its
+    // table.
     template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 seed = learned_word(block, SEED), absent = 0;

@@ -1,6 +1,6 @@
-// A warp's tile: 32 entries in shared memory, one row of eight chunks for each. Global accesses are
-// 16 bytes wide and run along rows; a thread then works on the row of its own. Chunks are stored
-// under a permutation that depends on the row, so that neither way of access meets bank conflicts.
+// A warp's tile: 32 entries in shared memory, eight chunks per row. Global accesses are 16 bytes
+// wide and run along rows; then each thread works on its own row. Chunks are swizzled by row, so
+// that neither access pattern has bank conflicts.
 #pragma once
 #include "map.cuh"
 #include "shared.cuh"
@@ -22,8 +22,8 @@ struct Tile {
 
 #ifdef __CUDACC__
 
-// One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the
-// permutation of chunks is an XOR of the address.
+// One entry's row as words, used by its thread. Rows start at multiples of 128 bytes, so that the
+// swizzle is an XOR of the address.
 struct Row {
     u32 start;  // shared address of chunk 0
 
@@ -49,7 +49,7 @@ struct Row {
                      "r"(condition)
                      : "memory");
     }
-    // A chunk of this row, or of the one `AWAY` bytes away.
+    // Loads a chunk of this row, or of the row `AWAY` bytes away.
     template <int AWAY = 0>
     BUDDY_FN uint4 load_chunk(u32 c) const {
         uint4 v;
@@ -70,7 +70,7 @@ struct Row {
     }
     BUDDY_FN void store_quad(u32 c, const Quad& q) { store_chunk(c, q.words[0], q.words[1], q.words[2], q.words[3]); }
 
-    // Zeros, as far as a stream may reach.
+    // Clears the chunks that a stream may reach, from `first` on.
     BUDDY_FN void clear(u32 first = 0) {
         BUDDY_UNROLL
         for (u32 c = first; c < STREAM_WORDS / 4; c++) store_chunk(c, 0, 0, 0, 0);
@@ -98,8 +98,8 @@ template <class Move>
 BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
     u32 first = tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
     if (active == ALL) {
-        // Four rows on, one bit of the permutation is another; eight rows on it is the same: two
-        // places, and steps that are constants.
+        // The swizzle alternates between two values every four rows, so that two base addresses and
+        // constant steps suffice.
         uint4 *even = tile.at(first, chunk), *odd = tile.at(first + WARP / CHUNKS, chunk) - WARP;
         BUDDY_UNROLL
         for (u32 i = 0; i < CHUNKS; i++) move((i % 2 == 0 ? even : odd) + i * WARP, i * WARP + tile.lane);
@@ -111,7 +111,7 @@ BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
     }
 }
 
-// Entries as they are.
+// Fetches uncompressed entries.
 BUDDY_FN void fetch_plain(const Tile& tile, const uint4* from, u32 active) {
     const uint4* mine = from + tile.lane;
     along_plain(tile, active, [&](uint4* shared, u32 index) { cp_async<16>(shared, mine + (index - tile.lane)); });
@@ -122,14 +122,14 @@ BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
     along_plain(tile, active, [&](uint4* shared, u32 index) { __stcs(to + index, *shared); });
 }
 
-// The rows' chunks that lie one after the other on the device, `PER_ROW` of them to a row; `used`
-// is how many of its chunks this lane's row has. Calls `move(shared, global)` for each.
+// Calls `move(shared, global)` for the rows' chunks on the device, which are contiguous: `PER_ROW`
+// per row, of which this lane's row uses `used`.
 template <u32 PER_ROW, class Move>
 BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
-    constexpr u32 ROWS = WARP / PER_ROW;  // that one access moves
+    constexpr u32 ROWS = WARP / PER_ROW;  // rows per access
     if (__all_sync(ALL, used >= PER_ROW)) {
-        // Rows without gaps; if so many at a time that the permutation is always the same, steps
-        // are constants.
+        // Rows are contiguous. If one access moves a multiple of the swizzle's period, steps are
+        // constants.
         uint4* shared = tile.at(tile.lane / PER_ROW, tile.lane % PER_ROW);
         u8* global = device + tile.lane * CHUNK;
         BUDDY_UNROLL
@@ -147,8 +147,8 @@ BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
     }
 }
 
-// The chunks from `first` on of the rows in `rows`, eight lanes to a row; `place(row)` says where
-// they lie.
+// Moves the chunks from `first` on of the rows in `rows`, eight lanes per row; `place(row)` returns
+// their place.
 template <class PlaceOf, class Move>
 BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceOf place, Move move) {
     const u32 step = WARP / CHUNKS;
@@ -163,11 +163,11 @@ BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceO
 }
 
 // Moves the compressed rows of consecutive entries between shared memory and their places: `device`
-// is where the first one's part lies, `place(row)` says where all of one is.
+// is the device address of the first, `place(row)` returns the place of any.
 template <class PlaceOf, class Move>
 BUDDY_FN void along_page(const Tile& tile, u8* device, u32 device_bytes, u32 used, PlaceOf place, Move move) {
     u32 per_row = device_bytes / CHUNK;
-    // No switch: its table of jumps is a load.
+    // No switch: it would load from a jump table.
     if (per_row == 4) along_device<4>(tile, device, used, move);
     else if (per_row == 6) along_device<6>(tile, device, used, move);
     else if (per_row == 8) along_device<8>(tile, device, used, move);
@@ -176,7 +176,7 @@ BUDDY_FN void along_page(const Tile& tile, u8* device, u32 device_bytes, u32 use
     if (over != 0) along_rows(tile, over, per_row, used, place, move);
 }
 
-// The same in one page, where places are a step apart.
+// The same within a page, where places are a constant step apart.
 template <class Move>
 BUDDY_FN void along_page(const Tile& tile, const Place& place, u32 used, Move move) {
     along_page(tile, place.device, place.device_bytes, used, [&](u32 row) { return step_by(place, row); }, move);

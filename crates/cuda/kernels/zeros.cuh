@@ -1,21 +1,21 @@
-// A bitmap of the words that are not zero, then those words (docs/reference/format.md, "zeros"; the
-// Rust twin is crates/codec/src/zeros.rs).
+// A bitmap of the nonzero words, then those words (docs/reference/format.md, "zeros"; the Rust twin
+// is crates/codec/src/zeros.rs).
 #pragma once
 #include "stream.cuh"
 
 namespace buddy {
 
-// Bit 15 and bit 31 say which halves of a word are not zero.
+// Sets bit 15 and bit 31 for nonzero halves.
 BUDDY_FN u32 nonzero_halves(u32 word) { return (((word & 0x7fff7fffu) + 0x7fff7fffu) | word) & 0x80008000u; }
 
 template <u32 WIDTH>
 struct Zeros {
     static constexpr u32 COUNT = BUDDY_ENTRY_BYTES * 8 / WIDTH;
 
-    // A bitmap and no words.
+    // An entry of zeros is a bitmap without words.
     static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == COUNT; }
 
-    // Bit i of (high:low) says that word i is not zero.
+    // Sets bit i of (high:low) if word i is nonzero.
     static BUDDY_FN void map(const u32 (&words)[32], u32& low, u32& high) {
         low = 0, high = 0;
         BUDDY_UNROLL
@@ -34,7 +34,7 @@ struct Zeros {
 
     static BUDDY_FN u32 bits_of(u32 low, u32 high) { return COUNT + WIDTH * (ones_in(low) + ones_in(high)); }
 
-    // How many words are not zero, without a map of them: a third of the instructions.
+    // Counts nonzero words without the bitmap, in a third of the instructions.
     static BUDDY_FN u32 count(const u32 (&words)[32]) {
         u32 count = 0;
         BUDDY_UNROLL
