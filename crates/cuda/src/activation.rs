@@ -1,5 +1,6 @@
-//! Activations between frozen buffers and plain memory: one pass packs what backward needs and
-//! writes the output, one reads the output again, one makes gradients of the input.
+//! Activations between frozen buffers and plain memory. One pass packs the values saved for
+//! backward and writes the output, one recomputes the output, one computes the gradient of the
+//! input.
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::Target;
@@ -7,20 +8,20 @@ use cudarc::driver::CudaStream;
 
 use crate::{DeviceSpan, Error, FrozenBuffer, Gpu};
 
-/// A function of bf16 values, with the bits of PyTorch's kernels.
+/// An activation of bf16 values, bit-identical to PyTorch's kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// max(x, 0), of which the output is packed.
+    /// max(x, 0); packs the output.
     Relu,
-    /// max(x, 0)², of which max(x, 0) is packed.
+    /// max(x, 0)²; packs max(x, 0).
     SquaredRelu,
 }
 
 impl Activation {
-    /// All of them.
+    /// All activations.
     pub const ALL: [Self; 2] = [Self::Relu, Self::SquaredRelu];
 
-    /// Its name in Python.
+    /// Returns the name in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::Relu => "relu",
@@ -28,12 +29,12 @@ impl Activation {
         }
     }
 
-    /// The one of this name.
+    /// Finds an activation by its name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Its struct in `activation.cuh`.
+    /// Returns the name of its struct in `activation.cuh`.
     pub(crate) fn struct_name(self) -> &'static str {
         match self {
             Self::Relu => "Relu",
@@ -42,19 +43,18 @@ impl Activation {
     }
 }
 
-/// An activation whose input lies packed, or will, in memory that the caller gives: bf16 values,
-/// any codec of theirs, no matrix. Every operation is put on the caller's stream and returns at
-/// once.
+/// An activation whose input is packed, or will be, in memory that the caller gives: bf16 values, a
+/// bf16 codec, no matrix. Every operation is enqueued on the caller's stream and returns at once.
 #[derive(Debug, Clone)]
 pub struct PackedActivation<'a> {
     buffer: FrozenBuffer<'a>,
 }
 
 impl<'a> PackedActivation<'a> {
-    /// An activation of so many bytes of input, [`over`](FrozenBuffer::over) this memory.
+    /// Creates an activation of `bytes` of input [`over`](FrozenBuffer::over) this memory.
     ///
     /// # Errors
-    /// As for [`FrozenBuffer::over`], and [`Error::NoKernels`] for a codec that is not bf16's.
+    /// As for [`FrozenBuffer::over`], and [`Error::NoKernels`] for a codec that is not for bf16.
     pub fn over(
         gpu: &Gpu,
         activation: Activation,
@@ -70,27 +70,27 @@ impl<'a> PackedActivation<'a> {
         Ok(Self { buffer })
     }
 
-    /// The same with what overflows in memory of its own; see [`FrozenBuffer::with_overflow`].
+    /// Stores the overflow in separate memory; see [`FrozenBuffer::with_overflow`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`FrozenBuffer::with_overflow`].
     pub fn with_overflow(self, overflow: DeviceSpan<'a>) -> Result<Self, Error> {
         Ok(Self { buffer: self.buffer.with_overflow(overflow)? })
     }
 
-    /// The same with zeros to add up in; see [`FrozenBuffer::with_sums`].
+    /// Adds zeroed memory for sums; see [`FrozenBuffer::with_sums`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`FrozenBuffer::with_sums`].
     pub fn with_sums(self, sums: DeviceSpan<'a>) -> Result<Self, Error> {
         Ok(Self { buffer: self.buffer.with_sums(sums)? })
     }
 
-    /// Packs what backward needs of the input and writes the output, when the stream gets there;
-    /// `told` as for [`pack_and_tell`](FrozenBuffer::pack_and_tell).
+    /// Packs the values saved for backward and writes the output, in stream order; `told` as for
+    /// [`pack_and_tell`](FrozenBuffer::pack_and_tell).
     ///
     /// # Errors
-    /// [`Error::Shape`] unless input and output have the bytes that were said.
+    /// [`Error::Shape`] unless input and output have the buffer's size.
     ///
     /// # Safety
     /// As for [`pack_and_tell`](FrozenBuffer::pack_and_tell).
@@ -105,18 +105,18 @@ impl<'a> PackedActivation<'a> {
         self.buffer.fill(on, self.check(input)?, output, told)
     }
 
-    /// Writes the output again.
+    /// Recomputes the output.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there is room for all of it.
+    /// [`Error::Shape`] unless `to` holds all of it.
     pub fn output(&self, on: &CudaStream, to: DeviceSpan<'_>) -> Result<(), Error> {
         self.buffer.read(on, 0, self.check(to)?)
     }
 
-    /// Writes the gradients of the input, from those of the output.
+    /// Computes the gradient of the input from that of the output.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless both have the bytes that were said.
+    /// [`Error::Shape`] unless both have the buffer's size.
     pub fn backward(
         &self,
         on: &CudaStream,

@@ -1,4 +1,4 @@
-//! One compressed allocation that owns its memory: what a program takes and gives back one by one.
+//! Compressed allocations that own their memory and are freed one by one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +10,11 @@ use crate::{
     BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Fault, Gpu, Stats, driver::copy,
 };
 
-/// Plain memory that a change of the target goes through.
+/// Plain memory for the copy when targets change.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths
-/// count bytes; both are whole entries, except that the last entry may be cut short where the
-/// allocation is.
+/// A compressed allocation with a pool of its own, freed when dropped. Offsets and lengths are in
+/// bytes, and multiples of an entry except at the end of the allocation.
 #[derive(Debug)]
 pub struct Allocation {
     gpu: Gpu,
@@ -23,18 +22,18 @@ pub struct Allocation {
     bytes: u64,
     device_bytes: u64,
     buddy_bytes: u64,
-    /// One plain entry, if the last one is cut short.
+    /// One plain entry, if the last one is partial.
     tail: Option<DeviceBytes>,
-    /// Held while the buffer's counters and its fault are in use: there is one block of them.
+    /// Guards the buffer's counters and its fault, of which there is one block.
     report: Mutex<()>,
 }
 
 impl Allocation {
-    /// Takes the memory; it holds zeros.
+    /// Allocates the memory, filled with zeros.
     ///
     /// # Errors
-    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::DeviceMemory`],
-    /// [`Error::Pinned`], [`Error::NoKernels`], or what compiler or driver say.
+    /// [`Error::Targets`] for ranges that do not cover its pages, [`Error::DeviceMemory`],
+    /// [`Error::Pinned`], [`Error::NoKernels`], or an error of the compiler or the driver.
     pub fn new(gpu: &Gpu, bytes: u64, targets: impl Into<Targets>, codec: Codec) -> Result<Self, Error> {
         let targets = targets.into();
         let entries = bytes.div_ceil(ENTRY_BYTES as u64);
@@ -50,22 +49,22 @@ impl Allocation {
         Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail, report: Mutex::new(()) })
     }
 
-    /// Its length, as it was asked for.
+    /// Returns the requested length.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Device memory that it takes, metadata and what its codec learned included.
+    /// Returns the device memory in use, with metadata and the codec's parameters.
     pub fn device_bytes(&self) -> u64 {
         self.device_bytes
     }
 
-    /// Pinned host memory that it takes.
+    /// Returns the pinned host memory in use.
     pub fn buddy_bytes(&self) -> u64 {
         self.buddy_bytes
     }
 
-    /// The compressed entries, the last of them padded with zeros.
+    /// Returns the compressed entries; the last one is padded with zeros.
     pub fn buffer(&self) -> &BuddyBuffer {
         &self.buffer
     }
@@ -73,7 +72,7 @@ impl Allocation {
     /// Compresses `from` into the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`Error::Bytes`], [`Error::Shape`], or what the driver says.
+    /// [`Error::Bytes`], [`Error::Shape`], or a driver error.
     pub fn write(&self, on: &CudaStream, offset: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
         let parts = self.parts(offset, from)?;
         self.buffer.write(on, parts.first, parts.whole)?;
@@ -84,9 +83,9 @@ impl Allocation {
         self.buffer.write(on, end, tail.all())
     }
 
-    /// Decompresses the bytes from `offset` on into `to`. An entry that does not decode becomes
-    /// zeros, and the next [`stats`](Self::stats) say which; [`read_checked`](Self::read_checked)
-    /// says it at once.
+    /// Decompresses the bytes from `offset` on into `to`. An entry that fails to decode reads as
+    /// zeros, and the next [`stats`](Self::stats) name it; [`read_checked`](Self::read_checked)
+    /// reports it at once.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -98,10 +97,10 @@ impl Allocation {
         self.gpu.check("copy the tail", copy(on, tail.all(), last))
     }
 
-    /// The same, and waits for the stream: an entry that does not decode is an error.
+    /// Reads and waits for the stream: an entry that fails to decode is an error.
     ///
     /// # Errors
-    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for
+    /// [`Error::Fault`] with the lowest entry that failed to decode; otherwise as for
     /// [`write`](Self::write).
     pub fn read_checked(&self, on: &CudaStream, offset: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,9 +109,8 @@ impl Allocation {
         Fault::checked(self.buffer.fault(on)?)
     }
 
-    /// Gives it other targets: takes memory for that beside its own, moves everything there on the
-    /// stream, waits, and gives the old memory back. An entry that does not decode is an error, and
-    /// it is then as it was.
+    /// Changes the targets: allocates new memory, moves all entries on the stream, waits, and frees
+    /// the old memory. On an error the allocation is unchanged.
     ///
     /// # Errors
     /// As for [`new`](Self::new) and [`read_checked`](Self::read_checked).
@@ -129,22 +127,21 @@ impl Allocation {
         Ok(())
     }
 
-    /// Overwrites its memory with zeros, on the device and on the host, and waits: nothing of what
-    /// it held can be found there once it is given back. It holds zeros then.
+    /// Zeroes the memory on the device and on the host, and waits, so that no data remains in freed
+    /// memory. The allocation then holds zeros.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn scrub(&self) -> Result<(), Error> {
         let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         self.buffer.scrub()?;
         self.tail.as_ref().map_or(Ok(()), |tail| tail.fill(0))
     }
 
-    /// What it holds at this point of the stream. Waits for the stream, and for others that ask the
-    /// same.
+    /// Returns statistics at this point of the stream. Waits for the stream, and for other callers.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn stats(&self, on: &Arc<CudaStream>) -> Result<Stats, Error> {
         let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         self.buffer.stats(on)?;
@@ -170,6 +167,6 @@ impl Allocation {
 struct Parts<'a> {
     first: u64,
     whole: DeviceSpan<'a>,
-    /// What is there of the last entry, if that is not all.
+    /// The last entry, if it is partial.
     last: Option<DeviceSpan<'a>>,
 }

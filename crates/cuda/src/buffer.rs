@@ -1,4 +1,4 @@
-//! A compressed buffer: entries at fixed places, whatever they hold.
+//! Compressed buffers: entries at fixed places, independent of their data.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::{
     report::{COUNTERS, REPORT_BYTES},
 };
 
-/// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none
-/// waits, none takes memory, so all of them can be captured in a graph. Streams that use one buffer
-/// at a time order themselves.
+/// A buffer in a pool. Operations are enqueued on the caller's stream and return at once, without
+/// waiting or allocating, so that they can be captured in a graph. Streams that use one buffer must
+/// be ordered by the caller.
 #[derive(Debug)]
 pub struct BuddyBuffer {
     regions: Arc<Regions>,
@@ -88,24 +88,24 @@ impl BuddyBuffer {
         Ok(Self { regions, kernels, codec, learned, view, targets, report, report_copy, buddy })
     }
 
-    /// Entries that can be written and read.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.view.memory.entries
     }
 
-    /// The codec, with what it learned.
+    /// Returns the codec with its parameters.
     pub fn codec(&self) -> &Codec {
         &self.codec
     }
 
-    /// Device bytes of what the codec learned, which lie beside the pool.
+    /// Returns the device bytes of the codec's parameters, which are outside the pool.
     pub fn learned_bytes(&self) -> u64 {
         self.learned.bytes()
     }
 
-    /// The extent of the one address map that an entry lies in: its page, or the whole buffer.
-    /// Device addresses are the GPU's; buddy offsets count from the carve-out's start, nibbles from
-    /// the buffer's first.
+    /// Returns the extent of the address map that holds an entry: its page, or the whole buffer.
+    /// Device addresses are the GPU's; buddy offsets count from the start of the carve-out, nibbles
+    /// from the buffer's first.
     pub fn extent(&self, entry: u64) -> Extent {
         let page = ENTRIES_PER_PAGE as u64;
         let whole = |target| Extent {
@@ -135,15 +135,15 @@ impl BuddyBuffer {
     /// Compresses `from` into the entries from `first` on.
     ///
     /// # Errors
-    /// [`Error::Range`], [`Error::Shape`], or what the driver says.
+    /// [`Error::Range`], [`Error::Shape`], or a driver error.
     pub fn write(&self, on: &CudaStream, first: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
         let Some(from) = self.check_range(first, from)? else { return Ok(()) };
         let launched = self.kernels.write(on, &self.view, from, first);
         self.regions.gpu.check("start writing", launched)
     }
 
-    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes
-    /// zeros, and the next report says which.
+    /// Decompresses the entries from `first` on into `to`. An entry that fails to decode reads as
+    /// zeros, and the next report names it.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -153,11 +153,11 @@ impl BuddyBuffer {
         self.regions.gpu.check("start reading", launched)
     }
 
-    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th
-    /// of `list`. A number past the end gives zeros and a fault.
+    /// Gathers single entries: entry `list[i]`, a 32-bit index, to the i-th of `to`. An index past
+    /// the end reads as zeros and is reported as a fault.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there is a number for each entry, or what the driver says.
+    /// [`Error::Shape`] unless `list` has one index per entry of `to`, or a driver error.
     pub fn gather(&self, on: &CudaStream, list: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
         if !self.check_list(list, to)? {
             return Ok(());
@@ -166,9 +166,8 @@ impl BuddyBuffer {
         self.regions.gpu.check("start gathering", launched)
     }
 
-    /// Compresses single entries: the one whose number is the i-th of `list` becomes the i-th of
-    /// `from`. No number may be there twice: which of the two would win, and of which parts, is not
-    /// known.
+    /// Scatters single entries: the i-th of `from` to entry `list[i]`. No index may be listed
+    /// twice; the entry's content would be undefined.
     ///
     /// # Errors
     /// As for [`gather`](Self::gather).
@@ -180,13 +179,13 @@ impl BuddyBuffer {
         self.regions.gpu.check("start scattering", launched)
     }
 
-    /// Copies all entries into another buffer of as many, whose codec and targets may be others,
-    /// through plain memory of whole entries, a piece at a time: how an allocation gets other
-    /// targets while streams go on.
+    /// Copies all entries into another buffer, whose codec and targets may differ, piece by piece
+    /// through the plain memory `through`. This is how an allocation changes its targets while
+    /// streams run.
     ///
     /// # Errors
-    /// [`Error::Range`] if the other buffer has fewer entries, [`Error::Shape`] for plain memory
-    /// without an entry, or what the driver says.
+    /// [`Error::Range`] if the other buffer has fewer entries, [`Error::Shape`] if `through` holds
+    /// no entry, or a driver error.
     pub fn copy_to(&self, on: &CudaStream, to: &Self, through: DeviceSpan<'_>) -> Result<(), Error> {
         let (entries, piece) = (self.entries(), through.check_entries()?.entries());
         if entries > to.entries() {
@@ -203,11 +202,11 @@ impl BuddyBuffer {
         Ok(())
     }
 
-    /// Has the GPU report what the buffer holds at this point of the stream.
-    /// [`latest`](Self::latest) gives the numbers once the stream has passed it.
+    /// Enqueues a report of the buffer's content at this point of the stream.
+    /// [`latest`](Self::latest) returns it once the stream has passed.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn stats(&self, on: &CudaStream) -> Result<(), Error> {
         let (gpu, device) = (&self.regions.gpu, &self.regions.device);
         gpu.alive()?;
@@ -218,22 +217,22 @@ impl BuddyBuffer {
         gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
     }
 
-    /// Forgets which entry did not decode, when the stream gets there.
+    /// Clears the recorded fault, in stream order.
     pub(crate) fn clear_fault(&self, on: &CudaStream) -> Result<(), Error> {
         let (gpu, device) = (&self.regions.gpu, &self.regions.device);
         gpu.alive()?;
         gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
     }
 
-    /// The lowest entry that did not decode since that was last asked or forgotten. Waits for the
-    /// stream.
+    /// Returns the lowest entry that failed to decode since the fault was last read or cleared.
+    /// Waits for the stream.
     pub(crate) fn fault(&self, on: &CudaStream) -> Result<Option<Fault>, Error> {
         let found = driver::read_number(on, self.view.memory.fault);
         Ok(Fault::from_bits(self.regions.gpu.check("read the fault", found)?))
     }
 
-    /// Overwrites all memory of its pool with zeros, on the device and on the host, and waits.
-    /// Nothing of what any buffer of the pool held can be found there afterwards; they hold zeros.
+    /// Zeroes all memory of the pool on the device and on the host, and waits, so that no data of
+    /// any of its buffers remains; all buffers then hold zeros.
     pub(crate) fn scrub(&self) -> Result<(), Error> {
         let Regions { gpu, device, buddy } = &*self.regions;
         gpu.alive()?;
@@ -242,24 +241,24 @@ impl BuddyBuffer {
         gpu.check("clear the report", device.fill(self.report, REPORT_BYTES, 0xff))
     }
 
-    /// The latest report. A report that the stream has not passed yet is not in it.
+    /// Returns the latest report that the stream has passed.
     pub fn latest(&self) -> Stats {
         Stats::from_report(|i| self.report_copy.peek(i))
     }
 
-    /// The target of an entry.
+    /// Returns the target of an entry.
     pub fn target(&self, entry: u64) -> Target {
         self.targets[if self.view.memory.pages == 0 { 0 } else { entry as usize / ENTRIES_PER_PAGE }]
     }
 
-    /// What a kernel of your own takes to read and write this buffer with `buddy_device.cuh`: an
-    /// argument of its launch, by value. The launch is unsafe, as every launch is: the kernel must
-    /// use the codec of this buffer, and end before the buffer is dropped.
+    /// Returns the argument, passed by value, with which your own kernel reads and writes this
+    /// buffer through `buddy_device.cuh`. The launch is unsafe, like every launch: the kernel must
+    /// use this buffer's codec and end before the buffer is dropped.
     pub fn view(&self) -> BuddyView {
         self.view
     }
 
-    /// The span, unless it is empty.
+    /// Returns the span, or `None` if it is empty.
     fn check_range<'a>(&self, first: u64, plain: DeviceSpan<'a>) -> Result<Option<DeviceSpan<'a>>, Error> {
         self.regions.gpu.alive()?;
         let entries = plain.check_entries()?.entries();
@@ -270,7 +269,7 @@ impl BuddyBuffer {
         Ok((entries > 0).then_some(plain))
     }
 
-    /// Whether there is anything to do.
+    /// Returns false if there is nothing to do.
     fn check_list(&self, list: DeviceSpan<'_>, plain: DeviceSpan<'_>) -> Result<bool, Error> {
         self.regions.gpu.alive()?;
         let count = plain.check_entries()?.entries();
@@ -286,7 +285,7 @@ impl BuddyBuffer {
     }
 }
 
-/// The one target of a buffer, or the target of each of its pages.
+/// Returns the buffer's single target, or the target of each page.
 fn page_targets(targets: &Targets, pages: u64) -> Result<Box<[Target]>, Error> {
     if let Some(target) = targets.uniform() {
         return Ok(Box::from([target]));

@@ -1,4 +1,4 @@
-//! Plain device memory: what compressed buffers are written from and read into.
+//! Plain device memory, the source and destination of compressed buffers.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -10,14 +10,14 @@ use crate::{
     driver::{self, Region},
 };
 
-/// Device memory that is owned, freed when dropped.
+/// Owned device memory, freed when dropped.
 #[derive(Debug)]
 pub struct DeviceBytes {
     gpu: Gpu,
     region: Region,
 }
 
-/// A range of device memory that someone owns for as long.
+/// A range of device memory, borrowed from its owner.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceSpan<'a> {
     address: u64,
@@ -26,30 +26,30 @@ pub struct DeviceSpan<'a> {
 }
 
 impl DeviceBytes {
-    /// Takes device memory; what it holds is anything.
+    /// Allocates device memory, uninitialised.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`] with what is free.
+    /// [`Error::DeviceMemory`] with the free bytes.
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, Error> {
         Ok(Self { gpu: gpu.clone(), region: gpu.device_region(bytes)? })
     }
 
-    /// The bytes that were asked for.
+    /// Returns the requested size.
     pub fn len(&self) -> u64 {
         self.region.bytes()
     }
 
-    /// Whether there are none.
+    /// Returns true for zero bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of it, to read from or to write to.
+    /// Returns a span of all bytes.
     pub fn all(&self) -> DeviceSpan<'_> {
         DeviceSpan { address: self.region.address(), bytes: self.len(), owner: PhantomData }
     }
 
-    /// A range of it.
+    /// Returns a span of a range.
     ///
     /// # Panics
     /// If the range ends past the memory.
@@ -57,31 +57,31 @@ impl DeviceBytes {
         self.all().part(range)
     }
 
-    /// Copies bytes to the start, and waits.
+    /// Copies host bytes to the start, and waits.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     ///
     /// # Panics
-    /// If there are more than it has.
+    /// If `bytes` is longer than the memory.
     pub fn upload(&self, bytes: &[u8]) -> Result<(), Error> {
         self.gpu.alive()?;
         self.gpu.check("copy to the GPU", self.region.upload(0, bytes))
     }
 
-    /// Copies from the start, and waits.
+    /// Copies the start to host bytes, and waits.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     ///
     /// # Panics
-    /// If more is asked for than it has.
+    /// If `bytes` is longer than the memory.
     pub fn download(&self, bytes: &mut [u8]) -> Result<(), Error> {
         self.gpu.alive()?;
         self.gpu.check("copy from the GPU", self.region.download(0, bytes))
     }
 
-    /// Sets every byte to zero when the stream gets there.
+    /// Zeroes all bytes, in stream order.
     pub(crate) fn clear_on(&self, stream: &CudaStream) -> Result<(), DriverError> {
         self.region.fill_on(stream, 0, self.len(), 0)
     }
@@ -89,7 +89,7 @@ impl DeviceBytes {
     /// Sets every byte, and waits.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn fill(&self, value: u8) -> Result<(), Error> {
         self.gpu.alive()?;
         self.gpu.check("fill memory", self.region.fill(0, self.len(), value))
@@ -97,31 +97,31 @@ impl DeviceBytes {
 }
 
 impl DeviceSpan<'_> {
-    /// Memory that something else owns, such as a tensor of another library.
+    /// Wraps memory that something else owns, such as a tensor of another library.
     ///
     /// # Safety
-    /// The bytes are memory that this GPU may read and write for as long as the span, and all work
-    /// that is started with it, lasts.
+    /// This GPU may read and write the bytes for as long as the span, and all work started with it,
+    /// lasts.
     pub unsafe fn from_raw(address: u64, bytes: u64) -> Self {
         Self { address, bytes, owner: PhantomData }
     }
 
-    /// Where it begins, as the GPU sees it.
+    /// Returns the GPU's address of the first byte.
     pub fn address(self) -> u64 {
         self.address
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(self) -> u64 {
         self.bytes
     }
 
-    /// How many whole entries.
+    /// Returns the number of whole entries.
     pub fn entries(self) -> u64 {
         self.bytes / ENTRY_BYTES as u64
     }
 
-    /// A range of it.
+    /// Returns a part of the span.
     ///
     /// # Panics
     /// If the range ends past the span.
@@ -130,10 +130,10 @@ impl DeviceSpan<'_> {
         Self { address: self.address + range.start, bytes: range.end - range.start, ..self }
     }
 
-    /// Fails unless the driver knows all of it as memory that the GPU reaches.
+    /// Fails unless the driver knows the whole span as memory that the GPU can access.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory of the host, or for memory that ends before the span does.
+    /// [`Error::Shape`] for host memory, or for memory that ends before the span does.
     pub fn check_reach(self) -> Result<Self, Error> {
         let need = match driver::reach(self.address, self.bytes) {
             reach if reach >= self.bytes => return Ok(self),
@@ -143,7 +143,7 @@ impl DeviceSpan<'_> {
         Err(Error::Shape { bytes: self.bytes, address: self.address, need })
     }
 
-    /// Fails unless this is whole entries, aligned for the widest access.
+    /// Fails unless the span is whole entries, aligned for the widest access.
     ///
     /// # Errors
     /// [`Error::Shape`] for anything else.
@@ -151,8 +151,8 @@ impl DeviceSpan<'_> {
         self.check(ENTRY_BYTES as u64, 16, "whole entries of 128 bytes, aligned to 16")
     }
 
-    /// Fails unless this is a multiple of so many bytes at a multiple of `align`; `need` says so in
-    /// words.
+    /// Fails unless the length is a multiple of `size` and the address one of `align`; `need` says
+    /// so in the error's message.
     ///
     /// # Errors
     /// [`Error::Shape`] with `need`.

@@ -1,8 +1,8 @@
 //! Compiled kernels on disk, one file for each source, option and driver.
 //!
-//! A file begins with all that it was compiled from and ends in its checksum; it counts only if the
-//! first is the same to the byte and the last is right, so that neither a hash that two sources
-//! share nor a damaged file gives a wrong kernel.
+//! A file begins with its whole key, everything that the kernel was compiled from, and ends with a
+//! checksum. Both are compared on load, so that neither a hash collision nor a damaged file gives a
+//! wrong kernel.
 
 use std::{
     fs,
@@ -12,11 +12,11 @@ use std::{
 
 use buddy_core::checksum;
 
-/// Ends the key in a file; no source holds it.
+/// Ends the key in a file; no source contains it.
 const END: &[u8] = b"\0buddy kernels end of key\0";
 
-/// Where compiled kernels are kept: `$BUDDY_CACHE_DIR`, or `buddy` in the user's cache folder.
-/// `None` if neither is known; kernels are then compiled each time.
+/// Returns the folder of compiled kernels: `$BUDDY_CACHE_DIR`, or `buddy` in the user's cache
+/// folder. Returns `None` if neither is known; kernels are then compiled each time.
 pub fn cache_dir() -> Option<PathBuf> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")));
@@ -29,7 +29,7 @@ fn file_of(dir: &Path, key: &str) -> PathBuf {
     dir.join(format!("{:016x}.cubin", hasher.finish()))
 }
 
-/// What was stored under a key.
+/// Loads the image stored under a key.
 pub(crate) fn load(dir: &Path, key: &str) -> Option<Vec<u8>> {
     let file = fs::read(file_of(dir, key)).ok()?;
     let (file, stated) = file.split_last_chunk()?;
@@ -40,14 +40,14 @@ pub(crate) fn load(dir: &Path, key: &str) -> Option<Vec<u8>> {
     (!image.is_empty()).then(|| image.to_vec())
 }
 
-/// Stores under a key. A cache that cannot be written is no error: the next run compiles again.
+/// Stores an image under a key. An unwritable cache is no error: the next run compiles again.
 pub(crate) fn store(dir: &Path, key: &str, image: &[u8]) {
     let file = file_of(dir, key);
     let part = file.with_extension(format!("{}.part", std::process::id()));
     let mut whole = [key.as_bytes(), END, image].concat();
     whole.extend(checksum(&whole).to_le_bytes());
     let written = fs::create_dir_all(dir).and_then(|()| fs::write(&part, whole));
-    // A rename is whole or not at all, also with two processes at it.
+    // A rename is atomic, also between two processes.
     if written.and_then(|()| fs::rename(&part, &file)).is_err() {
         let _ = fs::remove_file(part);
     }
@@ -64,7 +64,7 @@ mod tests {
         store(&dir, "source and options", b"machine code");
         assert_eq!(load(&dir, "source and options").as_deref(), Some(&b"machine code"[..]));
         assert_eq!(load(&dir, "other options"), None);
-        // A file with another key under this one's name, and one cut off.
+        // A file with another key under this one's name, and a truncated one.
         fs::copy(file_of(&dir, "source and options"), file_of(&dir, "other options")).unwrap();
         assert_eq!(load(&dir, "other options"), None);
         let file = file_of(&dir, "source and options");

@@ -1,16 +1,15 @@
-//! The codecs that have kernels: the one list of them, and which of them count sizes together.
+//! The codecs with kernels, and the groups of them that a survey sizes in one pass.
 
 use buddy_codec::CodecKind;
 
 use crate::Error;
 
-/// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall
-/// hold. Warps of a block run through the same instructions at about the same time: with two to a
-/// block all codecs take 2% longer on an H200, in one pass 20%.
+/// Launch shape of the survey kernels: warps per CTA, and resident CTAs per SM. The warps of a CTA
+/// run through the same instructions at about the same time: with two per CTA, single codecs take
+/// 2% longer on an H200, and a pass of all codecs 20%.
 pub const SURVEY_SHAPE: (u32, u32) = (8, 3);
 
-/// The codecs that have kernels, their structs there, and about how many instructions the sizes of
-/// 32 entries take.
+/// The codecs with kernels: kind, struct, and approximate instructions to size 32 entries.
 const CODECS: [(CodecKind, &str, u32); 20] = [
     (CodecKind::Bpc, "Bpc", 350),
     (CodecKind::Planes64, "Planes64", 110),
@@ -34,17 +33,16 @@ const CODECS: [(CodecKind, &str, u32); 20] = [
     (CodecKind::BpcBest, "BpcBest", 600),
 ];
 
-/// Instructions of codecs whose sizes are counted in one pass: more would not stay near the
-/// multiprocessors, and warps would wait for them.
+/// The most instructions of codecs in one pass; more would not stay in the SM's instruction cache.
 const MOST_INSTRUCTIONS: u32 = 2000;
 
-/// The codecs that have kernels.
+/// Lists the codecs with kernels.
 pub fn codecs() -> impl Iterator<Item = CodecKind> {
     CODECS.iter().map(|&(kind, ..)| kind)
 }
 
-/// These codecs, each once and in the order of [`codecs`], cut into groups whose sizes are counted
-/// in one pass. Those without kernels are left out.
+/// Groups codecs whose sizes are counted in one pass, each once and in the order of [`codecs`].
+/// Codecs without kernels are left out.
 pub fn survey_groups(kinds: &[CodecKind]) -> Vec<Vec<CodecKind>> {
     let (mut groups, mut taken) = (Vec::<Vec<CodecKind>>::new(), 0);
     for &(kind, _, instructions) in CODECS.iter().filter(|(kind, ..)| kinds.contains(kind)) {
@@ -60,7 +58,7 @@ pub fn survey_groups(kinds: &[CodecKind]) -> Vec<Vec<CodecKind>> {
     groups
 }
 
-/// The codec's struct in the kernels.
+/// Returns the codec's struct in the kernels.
 pub(crate) fn struct_of(kind: CodecKind) -> Result<&'static str, Error> {
     let found = CODECS.iter().find(|(known, ..)| *known == kind);
     found.map(|&(_, name, _)| name).ok_or(Error::NoKernels { codec: kind })

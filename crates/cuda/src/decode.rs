@@ -1,6 +1,5 @@
-//! What lies between the products of a decode step of a language model (`decode.cu`): norms with
-//! their residuals, gates, the choice of a token. Each begins while the kernel before it in the
-//! stream ends; nothing waits, nothing is taken.
+//! Kernels between the linear layers of a decode step (`decode.cu`): residual add with RMSNorm,
+//! gates, and greedy sampling. Each uses programmatic dependent launch; none blocks or allocates.
 
 use std::sync::Arc;
 
@@ -8,11 +7,11 @@ use cudarc::driver::{CudaFunction, CudaStream};
 
 use crate::{DeviceSpan, Error, Gpu, Source, driver::Launch};
 
-/// Values that a thread takes at a time.
+/// Values per thread and access.
 const CHUNK: u64 = 8;
-/// Threads of a block at most, and chunks that one of them has of a row of a norm at most.
+/// The most threads of a CTA, and chunks of a norm's row per thread.
 const THREADS: (u64, u64) = (1024, 4);
-/// Threads of a block of gates.
+/// Threads of a CTA of the gate kernel.
 const GATE_THREADS: u32 = 128;
 const ALIGNED: &str = "whole rows of a multiple of 8 bf16 values, aligned to 16 bytes";
 
@@ -23,33 +22,33 @@ pub struct Decoding {
     kernels: Arc<[CudaFunction; 4]>,
 }
 
-/// The sum of a residual stream and of what a block of the model gives, and its norm: a row for
-/// each token.
+/// Adds to a residual stream and applies RMSNorm; one row per token.
 #[derive(Debug, Clone, Copy)]
 pub struct RmsNorm<'a> {
-    /// The stream, which becomes the sum.
+    /// The residual stream; becomes the sum.
     pub stream: DeviceSpan<'a>,
-    /// What is added, if anything.
+    /// Values to add; `None` for the norm alone.
     pub added: Option<DeviceSpan<'a>>,
-    /// One for each value of a row.
+    /// Weights of the norm, one per value of a row.
     pub weights: DeviceSpan<'a>,
-    /// The norm.
+    /// Receives the normalised rows.
     pub out: DeviceSpan<'a>,
     /// Added to the mean of squares.
     pub epsilon: f32,
 }
 
-/// The choice of the most likely token of each sequence.
+/// Greedy sampling: the most likely token of each sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Pick<'a> {
-    /// bf16: a row for each sequence.
+    /// Logits, bf16: one row per sequence.
     pub scores: DeviceSpan<'a>,
-    /// 32 bits for each: a row for each sequence; the token is written at its position.
+    /// Tokens by position, 32 bits each: one row per sequence. The chosen token is written at its
+    /// position.
     pub history: DeviceSpan<'a>,
-    /// Tokens of each sequence, 32 bits: each becomes one more.
+    /// Lengths of the sequences in tokens, 32 bits each; incremented.
     pub lengths: DeviceSpan<'a>,
-    /// The entries of a frozen embedding that hold the token's row, 32 bits each, as
-    /// [`gather`](crate::FrozenBuffer::gather) takes them; as many for each sequence.
+    /// Receives the entries of the token's row in a frozen embedding, 32 bits each, as
+    /// [`gather`](crate::FrozenBuffer::gather) takes them; equally many per sequence.
     pub entries: DeviceSpan<'a>,
 }
 
@@ -88,10 +87,10 @@ pub(crate) struct PickView {
 }
 
 impl Decoding {
-    /// Compiles the kernels, or takes them from the cache of compiled ones.
+    /// Compiles the kernels, or loads them from the cache.
     ///
     /// # Errors
-    /// What compiler or driver say.
+    /// An error of the compiler or the driver.
     pub fn new(gpu: &Gpu) -> Result<Self, Error> {
         let module = gpu.module(&Source::decode())?;
         let find = |name| gpu.check("find the kernels", module.load_function(name));
@@ -101,10 +100,10 @@ impl Decoding {
         Ok(Self { gpu: gpu.clone(), kernels })
     }
 
-    /// Adds, and takes the norm.
+    /// Enqueues the residual add and the norm.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    /// [`Error::Shape`] for memory of the wrong size, or a driver error.
     pub fn norm(&self, on: &CudaStream, norm: &RmsNorm<'_>) -> Result<(), Error> {
         let row = norm.weights.bytes();
         let weights = norm.weights.check(2 * CHUNK, 16, ALIGNED)?;
@@ -129,10 +128,10 @@ impl Decoding {
         self.start(on, kernel, (stream.bytes() / row, 1), threads, &(arguments,))
     }
 
-    /// silu(gate) * value, of rows that hold all gates and then as many values.
+    /// Enqueues silu(gate) * value; a row holds all gates, then all values.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    /// [`Error::Shape`] for memory of the wrong size, or a driver error.
     pub fn gate(
         &self,
         on: &CudaStream,
@@ -151,10 +150,10 @@ impl Decoding {
         self.start(on, 2, blocks, GATE_THREADS, &(arguments,))
     }
 
-    /// Chooses the next tokens.
+    /// Enqueues the choice of the next tokens.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    /// [`Error::Shape`] for memory of the wrong size, or a driver error.
     pub fn pick(&self, on: &CudaStream, pick: &Pick<'_>) -> Result<(), Error> {
         let sequences = pick.lengths.check(4, 4, "32 bits for each sequence")?.bytes() / 4;
         let whole = sequences.max(1);
@@ -187,8 +186,7 @@ impl Decoding {
             return Ok(());
         }
         let launch = Launch { overlaps: true, ..Launch::new((blocks as u32, rows), threads, 0) };
-        // SAFETY: the arguments of the kernel; the callers saw that all memory is as large as it
-        // must be.
+        // SAFETY: these are the kernel's arguments; the callers checked the size of all memory.
         let started = unsafe { launch.start(on, &self.kernels[kernel], arguments) };
         self.gpu.check("start a part of a decode step", started)
     }
@@ -198,7 +196,7 @@ fn shape(span: DeviceSpan<'_>, need: &'static str) -> Error {
     Error::Shape { bytes: span.bytes(), address: span.address(), need }
 }
 
-/// Memory of as many bytes as the stream, aligned as it is.
+/// Fails unless a span has the stream's size and alignment.
 fn same(span: DeviceSpan<'_>, stream: DeviceSpan<'_>) -> Result<(), Error> {
     if span.bytes() != stream.bytes() || !span.address().is_multiple_of(16) {
         return Err(shape(span, "as many values as the residual stream, aligned to 16 bytes"));

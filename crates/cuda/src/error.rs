@@ -1,23 +1,23 @@
-//! Why something could not be done on a GPU.
+//! Errors of this crate.
 
 use buddy_codec::CodecKind;
 use cudarc::driver::{DriverError, sys::CUresult};
 
-/// Why something could not be done on a GPU.
+/// An error of a GPU operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The driver's library is not there.
+    /// The driver's library is missing.
     #[error(
         "no CUDA driver: libcuda is not on this machine; install NVIDIA's driver, or use a machine that has one"
     )]
     NoDriver,
-    /// A library of the driver's name that is not the driver.
+    /// A library with the driver's name that is no driver.
     #[error("the libcuda on this machine is no CUDA driver: it has no {function}")]
     BadDriver {
-        /// A function that every driver has.
+        /// The missing function, which every driver has.
         function: &'static str,
     },
-    /// A driver that is too old.
+    /// The driver is too old.
     #[error(
         "the driver is for CUDA {}.{}; this needs one for CUDA {}.{} or later, which is driver {driver} or later",
         found / 1000, found % 1000 / 10, least / 1000, least % 1000 / 10
@@ -25,163 +25,163 @@ pub enum Error {
     OldDriver {
         /// Its CUDA version, such as 12040.
         found: i32,
-        /// The least that works.
+        /// The lowest version that works.
         least: i32,
-        /// The first driver that has it.
+        /// The first driver with that version.
         driver: &'static str,
     },
-    /// The driver is there, the GPU is not.
+    /// There is no GPU of this number.
     #[error("no GPU {ordinal}: the driver sees {count}")]
     NoGpu {
-        /// The GPU asked for.
+        /// The requested GPU.
         ordinal: usize,
-        /// How many there are.
+        /// The number of GPUs.
         count: usize,
     },
     /// No context is current on the calling thread.
     #[error("no CUDA context is current on this thread: make one first, as cudaSetDevice or cuCtxCreate do")]
     NoContext,
-    /// The compiler's library is not there, and the kernels are not in the cache.
+    /// The compiler's library is missing, and the kernels are not cached.
     #[error(
         "no NVRTC: libnvrtc is needed to compile {program} for this GPU (it comes with the CUDA toolkit)"
     )]
     NoCompiler {
-        /// What was to be compiled.
+        /// The program to compile.
         program: String,
     },
-    /// A program for later GPUs.
+    /// The program is for newer GPUs.
     #[error("{program} needs a GPU of sm_{needs} or later; this one is sm_{has}")]
     TooOld {
-        /// What was to be compiled.
+        /// The program to compile.
         program: String,
-        /// The least architecture it is for.
+        /// Its lowest architecture.
         needs: u32,
-        /// That of the GPU.
+        /// The GPU's architecture.
         has: u32,
     },
-    /// A kernel does not compile.
+    /// A kernel fails to compile.
     #[error("{program} does not compile: {log}")]
     Compile {
-        /// What was to be compiled.
+        /// The program to compile.
         program: String,
-        /// What the compiler said.
+        /// The compiler's log.
         log: String,
     },
-    /// There are no kernels for this codec.
+    /// The codec has no kernels.
     #[error("codec '{codec}' has no GPU kernels; those that have are {list}", list = names())]
     NoKernels {
-        /// The codec that only the CPU has.
+        /// The codec.
         codec: CodecKind,
     },
-    /// A table of targets that contradicts itself.
+    /// An inconsistent table of targets.
     #[error("not a table of targets: {0}")]
     Targets(String),
-    /// The driver refused a call.
+    /// The driver rejected a call.
     #[error("the driver could not {what}: {reason}")]
     Driver {
-        /// What was tried, after "could not".
+        /// The attempted operation, to follow "could not".
         what: &'static str,
-        /// The driver's words and its name for the error.
+        /// The driver's description and name of the error.
         reason: String,
     },
-    /// An error that ends the context: nothing works on it any more. Said once.
+    /// An error that ends the context: nothing works on it any more. Returned once.
     #[error("the GPU's context is lost, found when trying to {what}: {reason}; start the process again")]
     Lost {
-        /// What was tried when it showed.
+        /// The attempted operation.
         what: &'static str,
-        /// The driver's words and its name for the error.
+        /// The driver's description and name of the error.
         reason: String,
     },
-    /// The context was lost earlier.
+    /// The context was lost before.
     #[error("refused: the GPU's context was lost earlier ({reason})")]
     Refused {
-        /// The driver's words at that time.
+        /// The driver's description of the first error.
         reason: String,
     },
     /// Not enough device memory.
     #[error("cannot take {asked} bytes of device memory: {free} are free")]
     DeviceMemory {
-        /// Bytes that were asked for.
+        /// Requested bytes.
         asked: u64,
-        /// Bytes the driver calls free.
+        /// Free bytes according to the driver.
         free: u64,
     },
-    /// Host memory that cannot be pinned.
+    /// The host memory cannot be pinned.
     #[error(
         "cannot pin {asked} bytes of host memory: {available} bytes are available, the limit of locked memory is {limit}"
     )]
     Pinned {
-        /// Bytes that were asked for.
+        /// Requested bytes.
         asked: u64,
-        /// Bytes the host could give.
+        /// Bytes available on the host.
         available: u64,
-        /// The process's limit of locked memory, in the kernel's words.
+        /// The process's limit of locked memory, as the kernel prints it.
         limit: String,
     },
-    /// Weights that no linear layer takes.
+    /// The weights do not suit a linear layer.
     #[error("not the weights of a linear layer: {what}")]
     Weights {
-        /// What is wrong with them.
+        /// The reason.
         what: &'static str,
     },
-    /// What the vendor's library of products says.
+    /// An error of cuBLASLt.
     #[error("cuBLASLt refused: {0}")]
     Vendor(String),
-    /// A pool that is too full for another buffer.
+    /// The pool has no room for another buffer.
     #[error("the pool's {region} memory is too full: {asked} bytes asked for, {left} left")]
     Full {
-        /// Which of the pool's two: `device` or `buddy`.
+        /// The pool's memory that is full: `device` or `buddy`.
         region: &'static str,
-        /// Bytes that were asked for.
+        /// Requested bytes.
         asked: u64,
-        /// Bytes that no buffer has.
+        /// Free bytes.
         left: u64,
     },
-    /// A pool that cannot be emptied yet.
+    /// The pool cannot be cleared yet.
     #[error("the pool has buffers in use")]
     InUse,
     /// Entries past the end of a buffer.
     #[error("entries {first} to {end} are out of range: the buffer has {entries}")]
     Range {
-        /// First entry asked for.
+        /// First requested entry.
         first: u64,
         /// One past the last.
         end: u64,
-        /// How many there are.
+        /// Entries of the buffer.
         entries: u64,
     },
-    /// A range of bytes that an allocation does not take.
+    /// A byte range that an allocation does not accept.
     #[error(
         "bytes {offset} to {end} are out of range: the allocation has {length}, and takes multiples of 128 or its end",
         end = offset.saturating_add(*bytes)
     )]
     Bytes {
-        /// Byte of the allocation that they begin at.
+        /// First byte of the range.
         offset: u64,
-        /// How many bytes were given.
+        /// Length of the range.
         bytes: u64,
-        /// Bytes of the allocation.
+        /// Length of the allocation.
         length: u64,
     },
-    /// Entries that did not decode: their bytes are zeros where they were read to.
+    /// An entry failed to decode and read as zeros.
     #[error("entry {entry} did not decode: {what}")]
     Fault {
-        /// The lowest of them.
+        /// The lowest such entry.
         entry: u64,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
-    /// A cache of keys and values, or a use of one, that cannot be.
+    /// An invalid KV cache, or an invalid use of one.
     #[error("keys and values: {0}")]
     Kv(String),
-    /// Bytes that are not what an operation takes.
+    /// Memory that an operation does not accept.
     #[error("{bytes} bytes at {address:#x} do not fit: {need}")]
     Shape {
-        /// How many bytes were given.
+        /// Length of the memory.
         bytes: u64,
-        /// The GPU's address of the first.
+        /// GPU address of the memory.
         address: u64,
-        /// What would be right.
+        /// The requirement.
         need: &'static str,
     },
 }
@@ -190,7 +190,7 @@ fn names() -> String {
     crate::codecs().map(CodecKind::name).collect::<Vec<_>>().join(", ")
 }
 
-/// Errors after which every further call in the context fails the same way.
+/// Returns true for errors after which every further call in the context fails.
 pub(crate) fn is_sticky(error: CUresult) -> bool {
     matches!(
         error,
@@ -209,7 +209,7 @@ pub(crate) fn is_sticky(error: CUresult) -> bool {
     )
 }
 
-/// The driver's name and words for an error.
+/// Returns the driver's name and description of an error.
 pub(crate) fn reason(error: DriverError) -> String {
     let words =
         error.error_string().map_or_else(|_| "unknown".into(), |words| words.to_string_lossy().into_owned());

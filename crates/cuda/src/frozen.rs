@@ -1,5 +1,5 @@
-//! Frozen buffers on the GPU (`docs/reference/format.md`): packed once, in one piece of memory that
-//! the caller gives, then read in place.
+//! Frozen buffers on the GPU (`docs/reference/format.md`): packed once into memory that the caller
+//! gives, then read in place.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,28 +14,28 @@ use crate::{
     source::Params,
 };
 
-/// Threads of a block that packs or reads: two warps, a page.
+/// Threads of a CTA that packs or reads: two warps, a page.
 const THREADS: u32 = 64;
-/// Blocks that make the index, and their threads. Their sums lie in the header meanwhile, in its
-/// last words.
+/// CTAs that make the index, and their threads. Their sums temporarily occupy the last words of the
+/// header.
 const SCANNERS: (u64, u32) = (16, 1024);
 const SUMS_IN_HEADER: u64 = 64;
-/// Threads of a block that makes a part of the index and moves what overflows of it, the most such
-/// parts, and the pages of one at least.
+/// Threads of a CTA that makes a part of the index and moves the part's overflow; the most such
+/// parts; and the fewest pages of one.
 const FINISHERS: u32 = 512;
 const MOST_PARTS: u64 = FrozenBuffer::SUMS_BYTES / 4 - 1;
 const LEAST_PART: u64 = 8;
-/// Threads of a block that moves what overflows, and entries that one of them looks at.
+/// Threads of a CTA that moves overflow, and entries that each examines.
 const OVERFLOW: (u32, u64) = (128, 8);
-/// Places that a block of two warps reads.
+/// Places that a CTA of two warps reads.
 const PAGE: u64 = 64;
-/// Rows of a matrix that lie together.
+/// Rows of a matrix that are stored together.
 pub(crate) const TILE_ROWS: u64 = 16;
 
-/// The kernels that were loaded, by codec and by the activation that they pack for.
+/// Loaded kernels by codec and activation.
 pub(crate) type FrozenPrograms = HashMap<(CodecKind, Option<Activation>), Arc<FrozenKernels>>;
 
-/// The kernels of frozen buffers of one codec.
+/// The kernels of a codec's frozen buffers.
 #[derive(Debug)]
 pub(crate) struct FrozenKernels {
     pack: CudaFunction,
@@ -61,36 +61,36 @@ impl FrozenKernels {
     }
 }
 
-/// A frozen buffer in device memory that someone else owns. Every operation is put on the caller's
-/// stream and returns at once; none waits, none takes memory, so all of them, packing included, can
-/// be captured in a graph.
+/// A frozen buffer in borrowed device memory. Operations, packing included, are enqueued on the
+/// caller's stream and return at once, without waiting or allocating, so that they can be captured
+/// in a graph.
 #[derive(Debug, Clone)]
 pub struct FrozenBuffer<'a> {
     gpu: Gpu,
     kernels: Arc<FrozenKernels>,
     header: FrozenHeader,
     memory: DeviceSpan<'a>,
-    /// Where what overflows lies, if not in the memory itself.
+    /// Separate memory for the overflow, if any.
     overflow: Option<DeviceSpan<'a>>,
-    /// Zeros that packing sums up in.
+    /// Zeroed memory for packing's sums, if any.
     sums: Option<DeviceSpan<'a>>,
 }
 
 impl<'a> FrozenBuffer<'a> {
-    /// Bytes of the zeros that [`with_sums`](Self::with_sums) takes.
+    /// Size of the memory for [`with_sums`](Self::with_sums).
     pub const SUMS_BYTES: u64 = 1024;
 
-    /// Bytes of memory that data needs if so many of its sectors overflow. How many do is the count
-    /// of a survey: none of an entry that fits the target, and for any other what is missing.
+    /// Returns the memory that `bytes` of data need if `sectors` sectors overflow. A survey counts
+    /// them: none for an entry that fits the target, otherwise those beyond it.
     pub fn room(codec: &Codec, target: Target, row: u32, bytes: u64, sectors: u32) -> u64 {
         FrozenHeader { codec: codec.clone(), target, bytes, row, sectors }.parts().total
     }
 
-    /// A frozen buffer that lies in this memory, with the header that it begins with.
+    /// Opens a frozen buffer in this memory, with the header that the memory begins with.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the memory is too small for it or not aligned to 128 bytes,
-    /// [`Error::NoKernels`], or what compiler or driver say.
+    /// [`Error::Shape`] if the memory is too small or not aligned to 128 bytes,
+    /// [`Error::NoKernels`], or an error of the compiler or the driver.
     pub fn new(gpu: &Gpu, header: FrozenHeader, memory: DeviceSpan<'a>) -> Result<Self, Error> {
         let memory = memory.check(1, FROZEN_HEADER_BYTES as u64, "memory that is aligned to 128 bytes")?;
         if memory.bytes() < header.parts().total {
@@ -101,12 +101,12 @@ impl<'a> FrozenBuffer<'a> {
         Ok(Self { gpu: gpu.clone(), kernels, header, memory, overflow: None, sums: None })
     }
 
-    /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes.
-    /// All of the memory that the other parts leave is room for what overflows. `row` is 0, or the
-    /// entries of a row of a matrix.
+    /// Describes a frozen buffer of `bytes` of data in this memory, packed already or to be packed.
+    /// The memory after the other parts is for overflow. `row` is 0, or the entries of a matrix
+    /// row.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or as for
+    /// [`Error::Shape`] for memory that is too small even without overflow, or as for
     /// [`new`](Self::new).
     pub fn over(
         gpu: &Gpu,
@@ -121,12 +121,11 @@ impl<'a> FrozenBuffer<'a> {
         Ok(buffer)
     }
 
-    /// The same buffer with what overflows in memory of its own, all of it room: pinned memory of
-    /// the host, say, which has room for whatever may overflow and so never loses any. The two
-    /// belong together; neither is a frozen buffer by itself.
+    /// Stores the overflow in separate memory, for example pinned host memory of the largest
+    /// possible size, which cannot overflow. Both parts are needed to read the buffer.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless it is whole sectors.
+    /// [`Error::Shape`] unless the memory is whole sectors.
     pub fn with_overflow(mut self, overflow: DeviceSpan<'a>) -> Result<Self, Error> {
         let sector = SECTOR_BYTES as u64;
         let overflow = overflow.check(sector, sector, "whole sectors")?;
@@ -135,12 +134,11 @@ impl<'a> FrozenBuffer<'a> {
         Ok(self)
     }
 
-    /// The same buffer with [`SUMS_BYTES`](Self::SUMS_BYTES) of zeros, which packing adds up in: it
-    /// then starts two kernels, where without it clears memory and starts three. When the stream
-    /// has passed that, they are zeros again.
+    /// Uses [`SUMS_BYTES`](Self::SUMS_BYTES) of zeroed memory for packing's sums. Packing then
+    /// launches two kernels instead of a memset and three kernels, and leaves the memory zeroed.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless it is as many bytes.
+    /// [`Error::Shape`] unless the memory has that size.
     pub fn with_sums(mut self, sums: DeviceSpan<'a>) -> Result<Self, Error> {
         let need = "1024 bytes of zeros";
         let sums = sums.check(Self::SUMS_BYTES, 4, need)?;
@@ -151,13 +149,13 @@ impl<'a> FrozenBuffer<'a> {
         Ok(self)
     }
 
-    /// Packs `from` into a buffer [`over`](Self::over) this memory when the stream gets there. If
-    /// it has no room for all that overflows, none is written, and its header says so: it does not
-    /// begin as one, and names the sectors that there are.
+    /// Packs `from` into a buffer [`over`](Self::over) this memory, in stream order. If the
+    /// overflow does not fit, none is written, and the header is invalid but for the number of
+    /// sectors needed.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or not whole
-    /// entries to pack, or not whole rows.
+    /// [`Error::Shape`] for memory that is too small even without overflow, or if `from` is not
+    /// whole entries or not whole rows.
     pub fn pack(
         gpu: &Gpu,
         on: &CudaStream,
@@ -165,13 +163,13 @@ impl<'a> FrozenBuffer<'a> {
         from: DeviceSpan<'_>,
         memory: DeviceSpan<'a>,
     ) -> Result<Self, Error> {
-        // SAFETY: nothing is told.
+        // SAFETY: `told` is 0.
         unsafe { Self::pack_and_tell(gpu, on, how, from, memory, 0) }
     }
 
-    /// [`pack`](Self::pack), and says how many sectors overflow in a 32-bit word of the host's as
-    /// well, so that its owner need not wait to see whether there was room. If there is nothing to
-    /// pack, nothing is said.
+    /// [`pack`](Self::pack) that also writes the number of overflow sectors to a 32-bit word of the
+    /// host, so that the owner learns without waiting whether they fit. Nothing is written for
+    /// empty data.
     ///
     /// # Errors
     /// As for [`pack`](Self::pack).
@@ -193,11 +191,11 @@ impl<'a> FrozenBuffer<'a> {
         Ok(buffer)
     }
 
-    /// [`pack_and_tell`](Self::pack_and_tell) into this buffer.
+    /// Packs into this buffer like [`pack_and_tell`](Self::pack_and_tell).
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `from` is whole entries, whole rows of a matrix, and as many bytes
-    /// as were said.
+    /// [`Error::Shape`] unless `from` is whole entries, whole rows of a matrix, and of the buffer's
+    /// size.
     ///
     /// # Safety
     /// As for [`pack_and_tell`](Self::pack_and_tell).
@@ -211,13 +209,12 @@ impl<'a> FrozenBuffer<'a> {
         self.fill(on, from, 0, told)
     }
 
-    /// The same memory, for other kernels.
+    /// Returns the same buffer with other kernels.
     pub(crate) fn with_kernels(self, kernels: Arc<FrozenKernels>) -> Self {
         Self { kernels, ..self }
     }
 
-    /// Packs `from`, which has as many bytes as the buffer; an activation's output goes to the
-    /// address `out`.
+    /// Packs `from`, which has the buffer's size; an activation's output goes to the address `out`.
     pub(crate) fn fill(
         &self,
         on: &CudaStream,
@@ -231,10 +228,10 @@ impl<'a> FrozenBuffer<'a> {
         self.gpu.check("start packing", self.start_packing(on, from, self.head()?, (out, told)))
     }
 
-    /// The header's words as they shall be once all is packed.
+    /// Returns the words of the finished header.
     fn head(&self) -> Result<[u32; 32], Error> {
         let unfit = |_| Error::NoKernels { codec: self.header.codec.kind() };
-        // The kernel fills in the sectors.
+        // The kernel fills in the number of sectors.
         let bytes = FrozenHeader { sectors: 0, ..self.header.clone() }.encode().map_err(unfit)?;
         Ok(std::array::from_fn(|i| u32::from_le_bytes(*bytes[4 * i..].first_chunk().expect("four bytes"))))
     }
@@ -273,7 +270,7 @@ impl<'a> FrozenBuffer<'a> {
         if self.sums.is_some() {
             let finishes = Launch::row(pages.div_ceil(part_pages), FINISHERS);
             let finishes = Launch { overlaps: self.gpu.overlaps(), ..finishes };
-            // SAFETY: as below; the second waits for the first by itself.
+            // SAFETY: as below; the second kernel synchronises with the first.
             return unsafe {
                 packs.start(on, &self.kernels.pack, &arguments)?;
                 finishes.start(on, &self.kernels.finish, &arguments)
@@ -281,8 +278,8 @@ impl<'a> FrozenBuffer<'a> {
         }
         driver::fill(on, self.memory.part(0..FROZEN_HEADER_BYTES as u64), 0)?;
         let moves = Launch::row((pages * PAGE / OVERFLOW.1).div_ceil(u64::from(OVERFLOW.0)), OVERFLOW.0);
-        // SAFETY: the arguments of the kernels; the memory has all parts, and as many sectors as it
-        // says.
+        // SAFETY: these are the kernels' arguments; the memory has all parts, and as many sectors
+        // as stated.
         unsafe {
             packs.start(on, &self.kernels.pack, &arguments)?;
             Launch::row(SCANNERS.0, SCANNERS.1).start(on, &self.kernels.index, &arguments)?;
@@ -290,12 +287,12 @@ impl<'a> FrozenBuffer<'a> {
         }
     }
 
-    /// What the buffer is. After [`pack`](Self::pack) its sectors are those that there is room for.
+    /// Returns the header. After [`pack`](Self::pack) its sectors are the capacity of the overflow.
     pub fn header(&self) -> &FrozenHeader {
         &self.header
     }
 
-    /// How many entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.header.entries()
     }
@@ -304,7 +301,7 @@ impl<'a> FrozenBuffer<'a> {
         &self.gpu
     }
 
-    /// The parts' addresses, as kernels take them.
+    /// Returns the addresses of the parts, as kernels take them.
     pub(crate) fn view(&self) -> FrozenView {
         let (base, parts) = (self.memory.address(), self.header.parts());
         FrozenView {
@@ -320,11 +317,11 @@ impl<'a> FrozenBuffer<'a> {
     }
 
     /// Decompresses the entries from `first` on into `to`. In a matrix these are whole rows, and
-    /// `first` is one of a row whose number is a multiple of 16. An entry that does not decode
-    /// becomes zeros.
+    /// `first` belongs to a row whose index is a multiple of 16. An entry that fails to decode
+    /// reads as zeros.
     ///
     /// # Errors
-    /// [`Error::Range`], [`Error::Shape`], or what the driver says.
+    /// [`Error::Range`], [`Error::Shape`], or a driver error.
     pub fn read(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let count = to.check_entries()?.entries();
         let end = first.saturating_add(count);
@@ -340,7 +337,7 @@ impl<'a> FrozenBuffer<'a> {
                 need: "whole rows, from a multiple of 16 on",
             });
         }
-        // Places of a matrix come by tiles; the last may have empty ones.
+        // Places of a matrix are in tiles; the last tile may have empty ones.
         let places = if row > 0 { count.next_multiple_of(tile) } else { count };
         if places == 0 {
             return Ok(());
@@ -352,8 +349,8 @@ impl<'a> FrozenBuffer<'a> {
         self.gpu.check("start reading", started)
     }
 
-    /// The gradients of an activation's input, from those of its output, both of as many bytes as
-    /// the buffer.
+    /// Computes the gradient of an activation's input from that of its output; both have the
+    /// buffer's size.
     pub(crate) fn read_gradients(
         &self,
         on: &CudaStream,
@@ -371,11 +368,11 @@ impl<'a> FrozenBuffer<'a> {
         self.gpu.check("start reading", started)
     }
 
-    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th
-    /// of `list`; zeros past the end.
+    /// Gathers single entries: entry `list[i]`, a 32-bit index, to the i-th of `to`; zeros past the
+    /// end.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there is a number for each entry, or what the driver says.
+    /// [`Error::Shape`] unless `list` has one index per entry of `to`, or a driver error.
     pub fn gather(&self, on: &CudaStream, list: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
         let count = to.check_entries()?.entries();
         let need = "one 32-bit number for each entry";
@@ -389,7 +386,7 @@ impl<'a> FrozenBuffer<'a> {
         let arguments = (self.reading(to), list.address(), count);
         let launch = Launch::row(count.div_ceil(PAGE), THREADS);
         // SAFETY: the arguments of `frozen_gather`; the list is as long as `to`, and the kernel
-        // checks what is listed.
+        // checks its indices.
         let started = unsafe { launch.start(on, &self.kernels.gather, &arguments) };
         self.gpu.check("start gathering", started)
     }

@@ -1,5 +1,5 @@
-//! Compressed buffers over memory that the caller gives, and a pool of pinned memory for what
-//! overflows of many of them.
+//! Compressed buffers over memory that the caller gives, and a pool of pinned memory for the
+//! overflow of many buffers.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -15,24 +15,24 @@ use crate::{
     learned::Learned,
 };
 
-/// Bytes after the nibbles, for the lowest entry that did not decode.
+/// Bytes after the nibbles, for the lowest entry that failed to decode.
 const FAULT_BYTES: u64 = 128;
-/// What every part is aligned to.
+/// Alignment of every part.
 const ALIGN: u64 = 128;
 
-/// Bytes that a buffer needs, by part.
+/// Bytes of a buffer's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Device memory for what the target keeps of each entry.
+    /// Device memory for the compressed parts of the entries.
     pub device: u64,
-    /// Device memory for four bits for each entry, and a little.
+    /// Device memory for metadata: four bits per entry, and the fault.
     pub metadata: u64,
-    /// Memory that the GPU reaches, on the host or elsewhere, for what overflows.
+    /// GPU-accessible memory for overflow, on the host or elsewhere.
     pub overflow: u64,
 }
 
 impl Room {
-    /// What a buffer of so many bytes needs.
+    /// Returns the memory of a buffer of `bytes` bytes.
     pub fn of(target: Target, bytes: u64) -> Self {
         let padded = bytes.div_ceil(ENTRY_BYTES as u64).next_multiple_of(ENTRIES_PER_PAGE as u64);
         Self {
@@ -43,21 +43,21 @@ impl Room {
     }
 }
 
-/// The memory of a buffer: each part as large as [`Room`] says or larger, aligned to 128 bytes.
+/// The memory of a buffer: each part at least as large as in [`Room`], aligned to 128 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
-    /// What the target keeps of each entry.
+    /// The compressed parts of the entries.
     pub device: DeviceSpan<'a>,
     /// Nibbles.
     pub metadata: DeviceSpan<'a>,
-    /// What overflows.
+    /// Overflow.
     pub overflow: DeviceSpan<'a>,
 }
 
-/// A buffer of whole entries over given memory. Making it costs no call of the driver; every
-/// operation, also to [`clear`](Self::clear) it, which it begins with, is put on the caller's
-/// stream, waits for nothing and takes no memory: all can be captured in a graph. To free it is to
-/// use its memory for something else.
+/// A buffer of whole entries over given memory. Creating it makes no driver call. Operations are
+/// enqueued on the caller's stream, without waiting or allocating, so that they can be captured in
+/// a graph; the first must be [`clear`](Self::clear). The memory may be reused once the buffer is
+/// no longer needed.
 #[derive(Debug, Clone)]
 pub struct GivenBuffer<'a> {
     gpu: Gpu,
@@ -69,11 +69,11 @@ pub struct GivenBuffer<'a> {
 }
 
 impl<'a> GivenBuffer<'a> {
-    /// A buffer over this memory, whatever it holds.
+    /// Creates a buffer over this memory, whose content is arbitrary.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that is too small or not aligned, [`Error::NoKernels`], or what
-    /// the compiler says.
+    /// [`Error::Shape`] for memory that is too small or misaligned, [`Error::NoKernels`], or a
+    /// compiler error.
     pub fn new(
         gpu: &Gpu,
         codec: &Codec,
@@ -84,9 +84,9 @@ impl<'a> GivenBuffer<'a> {
         Self::with(gpu, (codec.kind(), Learned::of(gpu, codec)?), target, bytes, given)
     }
 
-    /// A buffer of bf16 over this memory whose window lies in device memory, as
-    /// [`Gpu::train_window`] leaves it: nobody has to know it, so that nobody waits for it. All
-    /// that is written must be read with the same window.
+    /// Creates a bf16 buffer whose window is in device memory, as [`Gpu::train_window`] leaves it,
+    /// so that the host need not wait for it. All data must be read with the window that it was
+    /// written with.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -135,10 +135,10 @@ impl<'a> GivenBuffer<'a> {
         Ok(Self { gpu: gpu.clone(), kernels, view, _learned: learned, metadata, memory: PhantomData })
     }
 
-    /// Makes it hold zeros when the stream gets there.
+    /// Fills the buffer with zeros, in stream order.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
         self.gpu.alive()?;
         let end = self.metadata.bytes();
@@ -147,7 +147,7 @@ impl<'a> GivenBuffer<'a> {
         self.gpu.check("clear the metadata", driver::fill(on, nibbles, 0).and(driver::fill(on, fault, 0xff)))
     }
 
-    /// How many entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.view.memory.entries
     }
@@ -155,13 +155,13 @@ impl<'a> GivenBuffer<'a> {
     /// Compresses `from` into the entries from `first` on.
     ///
     /// # Errors
-    /// [`Error::Range`], [`Error::Shape`], or what the driver says.
+    /// [`Error::Range`], [`Error::Shape`], or a driver error.
     pub fn write(&self, on: &CudaStream, first: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
         let Some(from) = self.check(first, from)? else { return Ok(()) };
         self.gpu.check("start writing", self.kernels.write(on, &self.view, from, first))
     }
 
-    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes
+    /// Decompresses the entries from `first` on into `to`. An entry that fails to decode reads as
     /// zeros.
     ///
     /// # Errors
@@ -171,11 +171,11 @@ impl<'a> GivenBuffer<'a> {
         self.gpu.check("start reading", self.kernels.read(on, &self.view, to, first))
     }
 
-    /// As [`read`](Self::read), and waits for the stream: an entry that does not decode is an
-    /// error.
+    /// Reads like [`read`](Self::read) and waits for the stream: an entry that fails to decode is
+    /// an error.
     ///
     /// # Errors
-    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for
+    /// [`Error::Fault`] with the lowest entry that failed to decode; otherwise as for
     /// [`write`](Self::write).
     pub fn read_checked(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let end = self.metadata.bytes();
@@ -187,13 +187,13 @@ impl<'a> GivenBuffer<'a> {
         Fault::checked(Fault::from_bits(found))
     }
 
-    /// What a kernel of your own takes, as of any buffer. If the window lies in device memory it
-    /// calls `settle<Bf16>` first.
+    /// Returns the argument for your own kernels. If the window is in device memory, they call
+    /// `settle<Bf16>` first.
     pub fn view(&self) -> BuddyView {
         self.view
     }
 
-    /// The span, unless it is empty.
+    /// Returns the span, or `None` if it is empty.
     fn check<'b>(&self, first: u64, plain: DeviceSpan<'b>) -> Result<Option<DeviceSpan<'b>>, Error> {
         self.gpu.alive()?;
         let entries = plain.check_entries()?.entries();
@@ -205,7 +205,7 @@ impl<'a> GivenBuffer<'a> {
     }
 }
 
-/// Where a window is or shall be: a 32-bit number.
+/// Checks the memory of a window, a 32-bit number.
 pub(crate) fn check_window(window: DeviceSpan<'_>) -> Result<DeviceSpan<'_>, Error> {
     window.check(4, 4, "one 32-bit number for the window").and_then(|window| match window.bytes() {
         4 => Ok(window),
@@ -215,29 +215,29 @@ pub(crate) fn check_window(window: DeviceSpan<'_>) -> Result<DeviceSpan<'_>, Err
     })
 }
 
-/// Pinned host memory, taken once, from which overflow parts are cut and to which they are given
-/// back, without a wait.
+/// Pinned host memory, allocated once, from which overflow parts are cut and to which they are
+/// returned without synchronisation.
 #[derive(Debug)]
 pub struct OverflowPool {
     region: Region,
-    /// Free runs, in order: where each begins, and its bytes.
+    /// Free runs in address order: offset and bytes.
     free: Vec<(u64, u64)>,
 }
 
 impl OverflowPool {
-    /// Takes the memory.
+    /// Allocates the memory.
     ///
     /// # Errors
-    /// [`Error::Pinned`] with what was asked and what the host allows.
+    /// [`Error::Pinned`] with the requested bytes and the host's limits.
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, Error> {
         let bytes = bytes.next_multiple_of(ALIGN);
         Ok(Self { region: gpu.pinned_region(bytes)?, free: vec![(0, bytes)] })
     }
 
-    /// Cuts a part: where the GPU sees it begin.
+    /// Cuts a part; returns its GPU address.
     ///
     /// # Errors
-    /// [`Error::Full`] with the longest run that is left; nothing was written then.
+    /// [`Error::Full`] with the longest free run; nothing is cut.
     pub fn cut(&mut self, bytes: u64) -> Result<u64, Error> {
         let left = self.free.iter().map(|&(_, run)| run).max().unwrap_or(0);
         let full = Error::Full { region: "overflow", asked: bytes, left };
@@ -249,12 +249,12 @@ impl OverflowPool {
         Ok(self.region.address() + start)
     }
 
-    /// Gives a part back that was cut with these bytes, once the GPU is done with it.
+    /// Returns a part that was cut with this size, once the GPU is done with it.
     pub fn give_back(&mut self, address: u64, bytes: u64) {
         let (start, bytes) = (address - self.region.address(), bytes.max(1).next_multiple_of(ALIGN));
         let at = self.free.partition_point(|&(other, _)| other < start);
         self.free.insert(at, (start, bytes));
-        // Runs that touch become one.
+        // Merges adjacent runs.
         self.free.dedup_by(|next, before| {
             let touch = before.0 + before.1 == next.0;
             before.1 += if touch { next.1 } else { 0 };

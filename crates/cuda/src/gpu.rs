@@ -1,4 +1,4 @@
-//! One GPU: its context, its kernels, and whether it still works.
+//! A GPU: its context, its kernels, and whether it still works.
 
 use std::{
     collections::HashMap,
@@ -29,17 +29,17 @@ use crate::{
     survey::Scratch,
 };
 
-/// One GPU. Clones are the same GPU.
+/// A GPU. Clones share it.
 #[derive(Clone)]
 pub struct Gpu(Arc<Inner>);
 
 struct Inner {
     context: Arc<CudaContext>,
-    /// Its architecture as a number: 90 for `sm_90`.
+    /// The architecture as a number: 90 for `sm_90`.
     capability: u32,
     multiprocessors: u32,
     driver: i32,
-    /// Why the context was lost, if it was.
+    /// The reason why the context was lost, if it was.
     lost: OnceLock<String>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
     surveys: Mutex<HashMap<Vec<CodecKind>, CudaFunction>>,
@@ -60,7 +60,7 @@ impl Gpu {
     /// Opens a GPU by its number.
     ///
     /// # Errors
-    /// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
+    /// [`Error::NoDriver`], [`Error::NoGpu`], or a driver error.
     pub fn open(ordinal: usize) -> Result<Self, Error> {
         driver::usable()?;
         let driver_error = |what| move |error: DriverError| Error::Driver { what, reason: reason(error) };
@@ -75,11 +75,11 @@ impl Gpu {
         Self::of(CudaContext::new(ordinal).map_err(driver_error("open the GPU"))?)
     }
 
-    /// The GPU of the context that is current on this thread. The context stays its owner's, who
+    /// Opens the GPU of the calling thread's current context. The caller keeps the context, and
     /// must not destroy it while anything made here lives.
     ///
     /// # Errors
-    /// [`Error::NoDriver`], [`Error::NoContext`], or what the driver says.
+    /// [`Error::NoDriver`], [`Error::NoContext`], or a driver error.
     pub fn current() -> Result<Self, Error> {
         let found = Self::current_context()?;
         let context = driver::borrow_context(found.context);
@@ -89,8 +89,7 @@ impl Gpu {
         )
     }
 
-    /// The number of the context that is current on this thread, which no other context of the
-    /// process has or will have.
+    /// Returns the id of the calling thread's current context; ids are never reused in a process.
     ///
     /// # Errors
     /// As for [`current`](Self::current).
@@ -103,7 +102,7 @@ impl Gpu {
         driver::current().ok_or(Error::NoContext)
     }
 
-    /// Whether the context with this number, which was current when this was made, is still there.
+    /// Returns true if the context with this id, current when this was made, still exists.
     pub fn has_context(&self, id: u64) -> bool {
         driver::lives(self.0.context.cu_ctx(), id)
     }
@@ -128,19 +127,18 @@ impl Gpu {
         })))
     }
 
-    /// A new stream of this GPU.
+    /// Creates a stream.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn stream(&self) -> Result<Arc<CudaStream>, Error> {
         self.check("make a stream", self.context()?.new_stream())
     }
 
-    /// A stream that something else made.
+    /// Wraps a stream that something else made.
     ///
     /// # Safety
-    /// `stream` is null or a stream of this GPU's context, and it lives as long as what is
-    /// returned.
+    /// `stream` is null or a stream of this GPU's context, and outlives the returned value.
     pub unsafe fn borrow_stream(&self, stream: *mut std::ffi::c_void) -> Result<Arc<CudaStream>, Error> {
         // SAFETY: the caller's promise.
         Ok(unsafe { self.context()?.wrap_borrowed_stream(stream.cast()) })
@@ -155,10 +153,10 @@ impl Gpu {
         self.check("wait for the stream", stream.synchronize())
     }
 
-    /// The kernels of a codec, compiled or from the cache.
+    /// Returns a codec's kernels, compiled or cached.
     ///
     /// # Errors
-    /// [`Error::NoKernels`], [`Error::NoCompiler`], or what the compiler or the driver says.
+    /// [`Error::NoKernels`], [`Error::NoCompiler`], or an error of the compiler or the driver.
     pub(crate) fn codec(&self, kind: CodecKind) -> Result<Arc<CodecKernels>, Error> {
         let mut codecs = self.0.codecs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernels) = codecs.get(&kind) {
@@ -170,10 +168,10 @@ impl Gpu {
         Ok(kernels)
     }
 
-    /// The kernels of a codec's frozen buffers, or of an activation's, compiled or from the cache.
+    /// Returns the kernels of a codec's or an activation's frozen buffers, compiled or cached.
     ///
     /// # Errors
-    /// As for a codec's.
+    /// As for [`codec`](Self::codec).
     pub(crate) fn frozen(
         &self,
         kind: CodecKind,
@@ -193,15 +191,15 @@ impl Gpu {
         Ok(kernels)
     }
 
-    /// The kernels of linear layers that are loaded so far.
+    /// Locks the loaded kernels of linear layers.
     pub(crate) fn linear_kernels(&self) -> MutexGuard<'_, LinearKernels> {
         self.0.linear.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel that counts sizes with these codecs.
+    /// Returns the kernel that counts sizes with these codecs.
     ///
     /// # Errors
-    /// As for a codec's.
+    /// As for [`codec`](Self::codec).
     pub(crate) fn survey_kernel(&self, kinds: &[CodecKind]) -> Result<CudaFunction, Error> {
         let mut surveys = self.0.surveys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = surveys.get(kinds) {
@@ -213,17 +211,17 @@ impl Gpu {
         Ok(kernel)
     }
 
-    /// Memory that surveys share, one at a time.
+    /// Locks the memory that surveys share.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernels of given memory, if they are there.
+    /// Returns the kernels of given memory, if loaded.
     pub(crate) fn given(&self) -> &Mutex<Option<Arc<GivenKernels>>> {
         &self.0.given
     }
 
-    /// The kernels of caches of keys and values, if they are there.
+    /// Returns the kernels of KV caches, if loaded.
     pub(crate) fn kv(&self) -> &Mutex<Option<Arc<KvKernels>>> {
         &self.0.kv
     }
@@ -231,8 +229,8 @@ impl Gpu {
     /// Compiles a program, or takes it from the cache, and loads it.
     ///
     /// # Errors
-    /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or
-    /// what the driver says.
+    /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's log, or a
+    /// driver error.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
         let (needs, has) = (source.least, self.0.capability);
         if !source.is_for(has) {
@@ -242,7 +240,7 @@ impl Gpu {
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();
         if let Some(image) = dir.as_deref().and_then(|dir| cache::load(dir, &key)) {
-            // A stored image that the driver refuses is compiled anew.
+            // A cached image that the driver rejects is compiled again.
             if let Ok(module) = self.context()?.load_module(Ptx::from_binary(image)) {
                 return Ok(module);
             }
@@ -257,12 +255,12 @@ impl Gpu {
     /// Compiles a program to the machine code of this GPU.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's words.
+    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's log.
     pub fn image(&self, source: &Source) -> Result<Vec<u8>, Error> {
         source.compile(&format!("sm_{}", self.0.capability))
     }
 
-    /// Device memory, or how much of it is free.
+    /// Allocates device memory; the error has the free bytes.
     pub(crate) fn device_region(&self, bytes: u64) -> Result<Region, Error> {
         let context = self.context()?;
         Region::device(context, bytes).map_err(|error| match error.0 {
@@ -274,8 +272,8 @@ impl Gpu {
         })
     }
 
-    /// Pinned host memory. More than the host can give is refused without trying: to try would
-    /// drive other programs out of memory first.
+    /// Allocates pinned host memory. Refuses more than the host has without trying, since the
+    /// attempt would push other programs out of memory.
     pub(crate) fn pinned_region(&self, bytes: u64) -> Result<Region, Error> {
         let context = self.context()?;
         let (available, limit) = host::memory();
@@ -289,27 +287,27 @@ impl Gpu {
         })
     }
 
-    /// Multiprocessors: the blocks of a persistent kernel.
+    /// Returns the number of SMs, the CTAs of a persistent kernel.
     pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors
     }
 
-    /// CUDA version of the driver, such as 13000.
+    /// Returns the driver's CUDA version, such as 13000.
     pub(crate) fn driver(&self) -> u32 {
         self.0.driver as u32
     }
 
-    /// Whether it has the instructions that are Hopper's alone.
+    /// Returns true if the GPU has Hopper's own instructions.
     pub(crate) fn is_hopper(&self) -> bool {
         self.0.capability == 90
     }
 
-    /// Whether a kernel may be made ready while the one before it in a stream ends.
+    /// Returns true if programmatic dependent launch is available.
     pub(crate) fn overlaps(&self) -> bool {
         self.0.capability >= 90
     }
 
-    /// The context, if it still works.
+    /// Returns the context, if it still works.
     pub(crate) fn context(&self) -> Result<&Arc<CudaContext>, Error> {
         self.alive()?;
         Ok(&self.0.context)
@@ -323,11 +321,11 @@ impl Gpu {
         }
     }
 
-    /// Turns what the driver says into an error, and remembers the loss of the context. `what`
-    /// completes "the driver could not ...".
+    /// Converts a driver error, and records the loss of the context. `what` completes "the driver
+    /// could not ...".
     ///
     /// # Errors
-    /// [`Error::Driver`], [`Error::Lost`] for the first that ends the context, and then
+    /// [`Error::Driver`]; [`Error::Lost`] for the first error that ends the context, then
     /// [`Error::Refused`].
     pub fn check<T>(&self, what: &'static str, result: Result<T, DriverError>) -> Result<T, Error> {
         result.map_err(|error| self.failure(what, error))

@@ -1,9 +1,8 @@
-//! What the host says of its own memory.
+//! The host's memory.
 
 use std::fs;
 
-/// Bytes that a program can still get, and the process's limit of locked memory in the kernel's
-/// words.
+/// Returns the available bytes, and the process's limit of locked memory as the kernel prints it.
 pub(crate) fn memory() -> (u64, String) {
     let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();

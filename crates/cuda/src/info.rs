@@ -1,4 +1,4 @@
-//! What GPUs there are, and what they can do.
+//! Properties of the GPUs.
 
 use cudarc::driver::{
     CudaContext,
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Gpu, driver, error::reason};
 
-/// What a GPU is.
+/// Properties of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
-    /// The vendor's name for it.
+    /// The vendor's name.
     pub name: String,
     /// Compute capability, such as (9, 0).
     pub capability: (u32, u32),
-    /// Multiprocessors (SMs), 132 on an H200.
+    /// SMs, 132 on an H200.
     pub multiprocessors: u32,
-    /// Highest clock of the multiprocessors.
+    /// Highest SM clock.
     pub clock_khz: u32,
-    /// Device memory, all of it.
+    /// Total device memory.
     pub memory_bytes: u64,
-    /// Of it, free now.
+    /// Free device memory.
     pub free_bytes: u64,
-    /// Second-level cache, shared by all multiprocessors.
+    /// L2 cache.
     pub l2_bytes: u64,
-    /// Whether the GPU reaches pinned host memory.
+    /// True if the GPU can access pinned host memory.
     pub maps_host_memory: bool,
     /// CUDA version of the driver, such as 13000.
     pub driver: u32,
-    /// Whether kernels can be compiled here.
+    /// True if kernels can be compiled here.
     pub compiler: bool,
 }
 
 impl Gpu {
-    /// What the GPU is.
+    /// Returns the properties of this GPU.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn info(&self) -> Result<Info, Error> {
         let context = self.context()?;
         let number = |attribute| {
@@ -62,10 +62,10 @@ impl Gpu {
     }
 }
 
-/// The architectures of the GPUs that there are, as 90, each once. Opens none of them.
+/// Lists the architectures of the GPUs, such as 90, each once. Creates no context.
 ///
 /// # Errors
-/// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
+/// [`Error::NoDriver`], [`Error::NoGpu`], or a driver error.
 pub fn architectures() -> Result<Vec<u32>, Error> {
     driver::usable()?;
     let count = match CudaContext::device_count() {

@@ -1,7 +1,7 @@
-//! One safe method for each kernel: it fixes grid, block and the order of arguments.
+//! One safe method for each kernel, which fixes grid, block and the order of arguments.
 //!
-//! Addresses come from regions and spans whose lengths the callers in `buffer` have checked;
-//! kernels themselves check entries against the buffer's end.
+//! Addresses come from regions and spans whose lengths the callers in `buffer` have checked; the
+//! kernels check entries against the buffer's end.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::{
     source::WARPS,
 };
 
-/// Entries that one warp takes.
+/// Entries per warp.
 const TILE: u64 = 32;
-/// Threads of a block that counts nibbles.
+/// Threads of a CTA that counts nibbles.
 const STATS_THREADS: u32 = 256;
 
 type Launched = Result<(), DriverError>;
@@ -42,7 +42,7 @@ impl CodecKernels {
         })
     }
 
-    /// Entries from `first` on become those of `from`.
+    /// Compresses `from` into the entries from `first` on.
     pub(crate) fn write(
         &self,
         on: &CudaStream,
@@ -53,7 +53,7 @@ impl CodecKernels {
         self.range(on, &self.write, view, from, first)
     }
 
-    /// `to` becomes the entries from `first` on.
+    /// Decompresses the entries from `first` on into `to`.
     pub(crate) fn read(&self, on: &CudaStream, view: &BuddyView, to: DeviceSpan<'_>, first: u64) -> Launched {
         self.range(on, &self.read, view, to, first)
     }
@@ -67,7 +67,7 @@ impl CodecKernels {
         first: u64,
     ) -> Launched {
         let count = plain.entries();
-        // Tiles lie on multiples of their size, so that a byte of metadata belongs to one of them.
+        // Tiles are aligned to their size, so that a byte of metadata belongs to one tile.
         let tiles = (first % TILE + count).div_ceil(TILE);
         let arguments = (*view, plain.address(), first, count);
         // SAFETY: the arguments of `buddy_write` and `buddy_read`; the caller checked `plain`
@@ -75,7 +75,7 @@ impl CodecKernels {
         unsafe { grid(tiles).start(on, kernel, &arguments) }
     }
 
-    /// `to` becomes the listed entries.
+    /// Gathers the listed entries into `to`.
     pub(crate) fn gather(
         &self,
         on: &CudaStream,
@@ -86,7 +86,7 @@ impl CodecKernels {
         self.list(on, &self.gather, view, to, list)
     }
 
-    /// The listed entries become those of `from`.
+    /// Scatters `from` to the listed entries.
     pub(crate) fn scatter(
         &self,
         on: &CudaStream,
@@ -107,11 +107,11 @@ impl CodecKernels {
     ) -> Launched {
         let arguments = (*view, plain.address(), list.address(), plain.entries());
         // SAFETY: the arguments of `buddy_gather` and `buddy_scatter`; the caller checked that the
-        // list is as long as `plain`, and the kernel checks what is listed.
+        // list is as long as `plain`, and the kernel checks its indices.
         unsafe { grid(plain.entries().div_ceil(TILE)).start(on, kernel, &arguments) }
     }
 
-    /// Adds to ten counters at `counts` what the buffer's nibbles say.
+    /// Adds the counts of the buffer's nibbles to ten counters at `counts`.
     pub(crate) fn stats(&self, on: &CudaStream, memory: &Memory, counts: u64) -> Launched {
         let blocks = (memory.entries / 8).div_ceil(u64::from(STATS_THREADS)).clamp(1, 1024);
         // SAFETY: the arguments of `buddy_stats`; the counters are the buffer's own.
@@ -119,7 +119,7 @@ impl CodecKernels {
     }
 }
 
-/// A warp for each tile.
+/// One warp per tile.
 fn grid(tiles: u64) -> Launch {
     Launch::row(tiles.div_ceil(u64::from(WARPS)), WARPS * TILE as u32)
 }

@@ -4,19 +4,18 @@ use buddy_core::{ENTRIES_PER_PAGE, SECTOR_BYTES, Target};
 
 use crate::source::Params;
 
-/// A buffer as a kernel takes it: the struct `buddy::BuddyView` of `buddy_device.cuh`, passed by
-/// value. It holds addresses of the buffer it comes from, and is good for as long as that buffer
-/// lives.
+/// A buffer as a kernel argument: the struct `buddy::BuddyView` of `buddy_device.cuh`, passed by
+/// value. It holds the buffer's addresses and is valid as long as the buffer lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct BuddyView {
-    /// Where the buffer lies.
+    /// Addresses of the buffer.
     pub memory: Memory,
-    /// What its codec learned.
+    /// Parameters of its codec.
     pub params: Params,
 }
 
-/// Where a buffer lies, in addresses of the GPU: the struct `Memory` of `map.cuh`.
+/// GPU addresses of a buffer: the struct `Memory` of `map.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Memory {
@@ -26,15 +25,15 @@ pub struct Memory {
     pub buddy: u64,
     /// The metadata, four bits to an entry.
     pub nibbles: u64,
-    /// The page table, or 0 if every page has the same target.
+    /// The page table, or 0 if all pages have the same target.
     pub pages: u64,
-    /// Where a kernel reports the lowest entry that does not decode.
+    /// Address where kernels report the lowest entry that failed to decode.
     pub fault: u64,
-    /// Entries of the buffer, without those that fill up its last page.
+    /// Entries of the buffer, without the padding of its last page.
     pub entries: u64,
     /// Device bytes of an entry, or 0 if pages differ.
     pub device_bytes: u32,
-    /// Fills the struct up to a multiple of 8 bytes.
+    /// Pads the struct to a multiple of 8 bytes.
     pub reserved: u32,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct Order {
     pub(crate) reserved: u32,
 }
 
-/// Rows of a matrix that may be written: the struct `Rows` of `given.cu`.
+/// Rows of a writable matrix: the struct `Rows` of `given.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct MatrixRows {
@@ -70,7 +69,7 @@ pub(crate) struct FrozenView {
     pub(crate) sectors: u32,
 }
 
-/// What packs a frozen buffer: the struct `Packing` of `frozen.cu`.
+/// Arguments that pack a frozen buffer: the struct `Packing` of `frozen.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Packing {
@@ -92,7 +91,7 @@ pub(crate) struct Packing {
     pub(crate) out: u64,
 }
 
-/// What reads one: the struct `Reading` of `frozen.cu`.
+/// Arguments that read one: the struct `Reading` of `frozen.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Reading {
@@ -101,7 +100,7 @@ pub(crate) struct Reading {
     pub(crate) params: Params,
 }
 
-/// A matrix of bf16 at 4/3x: the struct of that name in `linear_pipeline.cuh`.
+/// A bf16 matrix packed at 4/3x: the struct of the same name in `linear_pipeline.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct PackedMatrixView {
@@ -113,7 +112,7 @@ pub(crate) struct PackedMatrixView {
     pub(crate) window: u32,
 }
 
-/// What makes some of its rows plain: the struct `Unpacking` of `unpack.cu`.
+/// Arguments that unpack rows of it: the struct `Unpacking` of `unpack.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Unpacking {
@@ -141,15 +140,15 @@ pub(crate) struct LinearView {
     pub(crate) output: u32,
 }
 
-/// Device bytes of a page at the smallest target: what page offsets are counted in.
+/// Device bytes of a page at the smallest target, the unit of page offsets.
 pub(crate) const DEVICE_UNIT: u64 = (ENTRIES_PER_PAGE * Target::X16.device_bytes()) as u64;
 /// The same for buddy memory.
 pub(crate) const BUDDY_UNIT: u64 = (ENTRIES_PER_PAGE * SECTOR_BYTES) as u64;
 
-/// A page's place: device offset, buddy offset, device bytes of an entry, and nothing.
+/// A row of the page table: device offset, buddy offset, device bytes of an entry, and padding.
 pub type Page = [u32; 4];
 
-/// The page table of pages that lie one after the other, and the bytes they take: device and buddy.
+/// Returns the page table of consecutive pages, and their device and buddy bytes.
 pub(crate) fn page_table(targets: &[Target]) -> (Vec<Page>, u64, u64) {
     let (mut device, mut buddy) = (0, 0);
     let pages = targets.iter().map(|target| {
@@ -170,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Each page is an extent of the one address map.
+    /// Compares each page with an extent of the address map.
     #[test]
     fn a_page_table_is_a_row_of_extents() {
         let targets: Vec<Target> = Target::ALL.into_iter().cycle().take(23).collect();

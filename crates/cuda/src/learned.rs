@@ -1,4 +1,4 @@
-//! What a codec learned of its allocation, where kernels find it.
+//! A trained codec's parameters in device memory.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use buddy_codec::Codec;
 
 use crate::{DeviceBytes, Error, Gpu, Params};
 
-/// The parameters of a codec, and the block of them that lies in device memory if there is one.
+/// A codec's parameters, with their block in device memory if there is one.
 #[derive(Debug, Clone)]
 pub(crate) struct Learned {
     params: Params,
@@ -14,7 +14,7 @@ pub(crate) struct Learned {
 }
 
 impl Learned {
-    /// Takes device memory for the codec's block, if it has one, and puts it there.
+    /// Allocates and fills the block, if the codec has one.
     pub(crate) fn of(gpu: &Gpu, codec: &Codec) -> Result<Self, Error> {
         let words = codec.block();
         if words.is_empty() {
@@ -26,17 +26,17 @@ impl Learned {
         Ok(Self { params: Params::with_block(block.all().address()), block: Some(Arc::new(block)) })
     }
 
-    /// bf16's window, which lies in memory of someone else's.
+    /// Refers to a bf16 window in memory that something else owns.
     pub(crate) fn window_at(address: u64) -> Self {
         Self { params: Params::with_window(address), block: None }
     }
 
-    /// What kernels take, for as long as this lives.
+    /// Returns the kernels' parameters, valid as long as this lives.
     pub(crate) fn params(&self) -> Params {
         self.params
     }
 
-    /// Device memory of the block.
+    /// Returns the device memory of the block.
     pub(crate) fn bytes(&self) -> u64 {
         self.block.as_ref().map_or(0, |block| block.len())
     }

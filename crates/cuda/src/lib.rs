@@ -19,9 +19,10 @@
 //! # Ok::<(), buddy_cuda::Error>(())
 //! ```
 //!
-//! The kernels lie in `kernels/`: per-entry functions in `*.cuh`, which a C++ compiler proves equal
-//! to `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on
-//! disk. Places and nibbles are those of `buddy-core`, whose constants the kernels are given.
+//! The kernels are in `kernels/`: per-entry functions in `*.cuh`, which tests with a C++ compiler
+//! prove equal to `buddy-codec`, and kernels in `*.cu`. NVRTC compiles them at first use, and a
+//! cache on disk keeps them. Addresses and nibbles follow `buddy-core`, whose constants are passed
+//! to the kernels.
 
 mod activation;
 mod allocation;

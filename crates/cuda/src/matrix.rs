@@ -1,5 +1,4 @@
-//! A matrix of bf16 at 4/3x over given memory that may be written, row by row, and read in place by
-//! linear layers.
+//! A writable bf16 matrix at 4/3x over given memory, read in place by linear layers.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,7 +14,7 @@ use crate::{
     source::{Source, WARPS},
 };
 
-/// Places that a warp takes.
+/// Places per warp.
 const WARP_PLACES: u64 = 32;
 
 /// The kernels of `given.cu`.
@@ -26,21 +25,21 @@ pub(crate) struct GivenKernels {
     read: CudaFunction,
 }
 
-/// A matrix of bf16 at 4/3x that may be written. It lies as a frozen one does, in tiles of sixteen
-/// rows, but what overflows has a slot for every entry: nothing moves when a row is written again,
-/// and nothing is ever lost. Nothing waits, nothing takes memory.
+/// A writable bf16 matrix at 4/3x. It is stored like a frozen one, in tiles of 16 rows, but with an
+/// overflow slot for every entry: rewriting a row moves nothing, and nothing is ever lost. No
+/// operation waits or allocates.
 #[derive(Debug, Clone)]
 pub struct GivenMatrix<'a> {
     gpu: Gpu,
     kernels: Arc<GivenKernels>,
-    /// Of all places, those past the last row included.
+    /// A buffer of all places, those past the last row included.
     buffer: GivenBuffer<'a>,
-    /// What it would be if it were frozen.
+    /// The header of an equal frozen matrix.
     header: FrozenHeader,
 }
 
 impl<'a> GivenMatrix<'a> {
-    /// What a matrix of so many rows and columns needs.
+    /// Returns the memory of a matrix.
     ///
     /// # Errors
     /// [`Error::Weights`] unless columns are a multiple of 64.
@@ -48,7 +47,7 @@ impl<'a> GivenMatrix<'a> {
         Ok(Room::of(Target::X4Over3, place_bytes(rows, row_entries(columns)?)))
     }
 
-    /// A matrix over this memory, whatever it holds.
+    /// Creates a matrix over this memory, whose content is arbitrary.
     ///
     /// # Errors
     /// As for [`room`](Self::room) and [`GivenBuffer::new`].
@@ -60,10 +59,10 @@ impl<'a> GivenMatrix<'a> {
         Ok(Self { gpu: gpu.clone(), kernels: gpu.given_kernels()?, buffer, header })
     }
 
-    /// Makes it hold zeros when the stream gets there.
+    /// Fills the matrix with zeros, in stream order.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
         self.buffer.clear(on)
     }
@@ -71,13 +70,12 @@ impl<'a> GivenMatrix<'a> {
     /// Compresses plain rows into those from `first` on.
     ///
     /// # Errors
-    /// [`Error::Range`] past the last row, [`Error::Shape`] for what is not whole rows, or what the
-    /// driver says.
+    /// [`Error::Range`] past the last row, [`Error::Shape`] for partial rows, or a driver error.
     pub fn write(&self, on: &CudaStream, first: u32, from: DeviceSpan<'_>) -> Result<(), Error> {
         self.start(on, &self.kernels.write, first, from)
     }
 
-    /// Decompresses rows from `first` on. An entry that does not decode becomes zeros.
+    /// Decompresses rows from `first` on. An entry that fails to decode reads as zeros.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -103,7 +101,7 @@ impl<'a> GivenMatrix<'a> {
         if count == 0 {
             return Ok(());
         }
-        // Warps take places from a multiple of their number on.
+        // Warps take aligned runs of places.
         let tile = TILE_ROWS * row;
         let start = begin / TILE_ROWS * tile / WARP_PLACES * WARP_PLACES;
         let warps = (end.div_ceil(TILE_ROWS) * tile - start).div_ceil(WARP_PLACES);
@@ -112,12 +110,12 @@ impl<'a> GivenMatrix<'a> {
         let arguments = (self.buffer.view(), rows, plain.address());
         let launch = Launch::row(warps.div_ceil(u64::from(WARPS)), WARPS * WARP_PLACES as u32);
         // SAFETY: the arguments of `rows_write` and `rows_read`; the rows are the matrix's, and
-        // `plain` has all of them.
+        // `plain` has the same number of rows.
         let launched = unsafe { launch.start(on, kernel, &arguments) };
         self.gpu.check("start on rows of a matrix", launched)
     }
 
-    /// What the matrix is, as if it were frozen.
+    /// Returns the header of an equal frozen matrix.
     pub fn header(&self) -> &FrozenHeader {
         &self.header
     }
@@ -126,7 +124,7 @@ impl<'a> GivenMatrix<'a> {
         &self.gpu
     }
 
-    /// As linear layers take it: without an index.
+    /// Returns the matrix as linear layers take it, without an index.
     pub(crate) fn weights(&self) -> PackedMatrixView {
         let BuddyView { memory, params } = self.buffer.view();
         let sectors = u32::try_from(memory.entries).unwrap_or(u32::MAX);
@@ -142,10 +140,10 @@ impl<'a> GivenMatrix<'a> {
 }
 
 impl Gpu {
-    /// The kernels of given memory, compiled or from the cache.
+    /// Returns the kernels of given memory, compiled or cached.
     ///
     /// # Errors
-    /// What the compiler or the driver says.
+    /// An error of the compiler or the driver.
     pub(crate) fn given_kernels(&self) -> Result<Arc<GivenKernels>, Error> {
         let mut kept = self.given().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernels) = &*kept {
@@ -162,18 +160,18 @@ impl Gpu {
     }
 }
 
-/// Entries of a row.
+/// Returns the entries of a row.
 fn row_entries(columns: u32) -> Result<u32, Error> {
     let what = "their columns are no multiple of 64";
     if columns == 0 || !columns.is_multiple_of(64) { Err(Error::Weights { what }) } else { Ok(columns / 64) }
 }
 
-/// Bytes of all places: whole tiles.
+/// Returns the bytes of all places, in whole tiles.
 fn place_bytes(rows: u32, row: u32) -> u64 {
     u64::from(rows).next_multiple_of(TILE_ROWS) * u64::from(row) * ENTRY_BYTES as u64
 }
 
-/// At 4/3x what overflows of an entry is one sector, so that an entry's number is its slot's.
+/// At 4/3x an entry overflows by at most one sector, so that its index is its slot's.
 const _: () = assert!(Target::X4Over3.buddy_bytes() == SECTOR_BYTES);
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
-//! Batch normalisation with the ReLU after it, done again from a mean and a deviation that are
-//! known (`norm.cu`).
+//! Batch normalisation with ReLU, recomputed from known statistics (`norm.cu`).
 
 use cudarc::driver::{CudaFunction, CudaStream};
 
 use crate::{DeviceSpan, Error, Gpu, Source, driver::Launch};
 
-/// Threads of a block, values that one takes at a time, and blocks at most: a few for each
-/// multiprocessor.
+/// Threads of a CTA, values per access, and the most CTAs, a few per SM.
 const THREADS: u64 = 256;
 const VALUES: u64 = 8;
 const BLOCKS: u64 = 1056;
@@ -18,17 +16,17 @@ pub struct NormRelu {
     kernel: CudaFunction,
 }
 
-/// What batch normalisation knows of its channels: fp32 means and inverse deviations, bf16 weights
+/// Parameters of a batch normalisation's channels: fp32 means and inverse deviations, bf16 weights
 /// and shifts.
 #[derive(Debug, Clone, Copy)]
 pub struct Channels<'a> {
-    /// The mean of each.
+    /// Mean of each channel.
     pub mean: DeviceSpan<'a>,
-    /// One over the deviation of each.
+    /// Inverse deviation of each channel.
     pub deviation: DeviceSpan<'a>,
-    /// What values are multiplied with.
+    /// Factor of each channel.
     pub weight: DeviceSpan<'a>,
-    /// What is added.
+    /// Summand of each channel.
     pub shift: DeviceSpan<'a>,
 }
 
@@ -48,26 +46,26 @@ pub(crate) struct Normalising {
 }
 
 impl NormRelu {
-    /// Compiles the kernel, or takes it from the cache of compiled ones.
+    /// Compiles the kernel, or loads it from the cache.
     ///
     /// # Errors
-    /// What compiler or driver say.
+    /// An error of the compiler or the driver.
     pub fn new(gpu: &Gpu) -> Result<Self, Error> {
         let module = gpu.module(&Source::norm())?;
         let kernel = gpu.check("find the kernels", module.load_function("normalise_relu"))?;
         Ok(Self { gpu: gpu.clone(), kernel })
     }
 
-    /// Whether so many channels are ones that the kernel takes: threads of a block share them
-    /// evenly.
+    /// Returns true if the kernel supports this number of channels, which a CTA's threads must
+    /// share evenly.
     pub fn takes(channels: u64) -> bool {
         channels.is_multiple_of(VALUES) && channels > 0 && (THREADS * VALUES).is_multiple_of(channels)
     }
 
-    /// `y` from `x`, bf16 values whose channels lie side by side, when the stream gets there.
+    /// Enqueues `y` from `x`, bf16 values with channels last.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    /// [`Error::Shape`] for memory of the wrong size, or a driver error.
     pub fn run(
         &self,
         on: &CudaStream,

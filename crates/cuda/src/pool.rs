@@ -1,4 +1,4 @@
-//! The memory that compressed buffers live in: device memory, and the carve-out for what overflows.
+//! Memory pools for compressed buffers: device memory, and a carve-out for overflow.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use buddy_core::{ENTRIES_PER_PAGE, Target, TargetRange, Targets};
 
 use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Page, driver::Region, report::REPORT_BYTES};
 
-/// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here
-/// as well, and nothing but this choice would change.
+/// Location of the carve-out. A peer GPU would be a third choice: its memory has an address here as
+/// well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Carveout {
-    /// Pinned host memory that the GPU reaches over its link: what Buddy Compression is for.
+    /// Pinned host memory, accessed over the link, as in the paper.
     Host,
-    /// Device memory: no link, to measure the rest.
+    /// Device memory: no link, for measurements of everything else.
     Device,
 }
 
-/// Allocations begin at multiples of this.
+/// Alignment of allocations.
 const ALIGN: u64 = 512;
 
-/// Device memory and a carve-out, taken once. Buffers are cut from it one after the other; their
-/// room comes back when the pool is cleared.
+/// Device memory and a carve-out, allocated once. Buffers are cut from it one after the other;
+/// clearing the pool releases them.
 #[derive(Debug)]
 pub struct BuddyPool {
     regions: Arc<Regions>,
@@ -30,7 +30,7 @@ pub struct BuddyPool {
     buddy_used: u64,
 }
 
-/// What buffers keep alive.
+/// The memory, which buffers keep alive.
 #[derive(Debug)]
 pub(crate) struct Regions {
     pub(crate) gpu: Gpu,
@@ -39,10 +39,11 @@ pub(crate) struct Regions {
 }
 
 impl BuddyPool {
-    /// Takes all memory that its buffers will ever have.
+    /// Allocates the pool's memory.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`], or [`Error::Pinned`] with what was asked and what the host allows.
+    /// [`Error::DeviceMemory`], or [`Error::Pinned`] with the requested bytes and the host's
+    /// limits.
     pub fn new(gpu: &Gpu, device_bytes: u64, carveout: Carveout, buddy_bytes: u64) -> Result<Self, Error> {
         let device = gpu.device_region(device_bytes)?;
         let buddy = match carveout {
@@ -53,13 +54,13 @@ impl BuddyPool {
         Ok(Self { regions, device_used: 0, buddy_used: 0 })
     }
 
-    /// A buffer of so many entries, which hold zeros. All that it will ever need is taken now.
-    /// Ranges are of pages of 64 entries. The kernels look up the metadata of every entry, so one
-    /// that is not compressed is kept as at 1x.
+    /// Creates a buffer of `entries` entries, filled with zeros, with all its memory. Target ranges
+    /// are in pages of 64 entries. Every entry has metadata, so that uncompressed ones are stored
+    /// as at 1x.
     ///
     /// # Errors
-    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::Full`],
-    /// [`Error::NoKernels`], or what compiler or driver say.
+    /// [`Error::Targets`] for ranges that do not cover its pages, [`Error::Full`],
+    /// [`Error::NoKernels`], or an error of the compiler or the driver.
     pub fn buffer(
         &mut self,
         codec: Codec,
@@ -69,10 +70,10 @@ impl BuddyPool {
         BuddyBuffer::new(self, codec, &targets.into(), entries)
     }
 
-    /// Gives the room of all buffers back.
+    /// Releases the memory of all buffers.
     ///
     /// # Errors
-    /// [`Error::InUse`] if one of them still lives.
+    /// [`Error::InUse`] if a buffer is still alive.
     pub fn clear(&mut self) -> Result<(), Error> {
         if Arc::strong_count(&self.regions) > 1 {
             return Err(Error::InUse);
@@ -81,29 +82,28 @@ impl BuddyPool {
         Ok(())
     }
 
-    /// Device bytes not yet given to a buffer.
+    /// Returns the device bytes that no buffer has.
     pub fn device_left(&self) -> u64 {
         self.regions.device.bytes() - self.device_used
     }
 
-    /// All device memory and all of the carve-out, as plain memory. What is written there is what
-    /// buffers then hold.
+    /// Returns the device memory and the carve-out as plain memory, which buffers share.
     pub fn spans(&self) -> [DeviceSpan<'_>; 2] {
-        // SAFETY: regions of this GPU, which live as long as the pool.
+        // SAFETY: regions of this GPU that live as long as the pool.
         [&self.regions.device, &self.regions.buddy]
             .map(|region| unsafe { DeviceSpan::from_raw(region.address(), region.bytes()) })
     }
 
-    /// What a pool needs for one buffer of so many entries: device and buddy bytes.
+    /// Returns the device and buddy bytes of a pool for one buffer of this size.
     pub fn room_for(target: Target, entries: u64) -> (u64, u64) {
         let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64);
         room(&[TargetRange { pages, target }])
     }
 
-    /// The same for a buffer whose ranges of pages have targets of their own.
+    /// The same for a buffer with targets by page range.
     ///
     /// # Errors
-    /// [`Error::Targets`] for ranges that do not make up its pages.
+    /// [`Error::Targets`] for ranges that do not cover its pages.
     pub fn room_for_pages(targets: &Targets, entries: u64) -> Result<(u64, u64), Error> {
         let ranges = targets.ranges(entries.div_ceil(ENTRIES_PER_PAGE as u64));
         ranges.map(|ranges| room(&ranges)).map_err(|why| Error::Targets(why.to_string()))
@@ -113,17 +113,17 @@ impl BuddyPool {
         &self.regions
     }
 
-    /// Cuts device memory: the offset of its first byte.
+    /// Cuts device memory; returns the offset of its first byte.
     pub(crate) fn take_device(&mut self, bytes: u64) -> Result<u64, Error> {
         take("device", &mut self.device_used, bytes, self.regions.device.bytes())
     }
 
-    /// Cuts buddy memory: the offset of its first byte in the carve-out.
+    /// Cuts buddy memory; returns the offset of its first byte in the carve-out.
     pub(crate) fn take_buddy(&mut self, bytes: u64) -> Result<u64, Error> {
         take("buddy", &mut self.buddy_used, bytes, self.regions.buddy.bytes())
     }
 
-    /// Puts back what was cut since the pool had used this much.
+    /// Releases everything cut since the pool had used this much.
     pub(crate) fn restore(&mut self, used: (u64, u64)) {
         (self.device_used, self.buddy_used) = used;
     }
@@ -133,7 +133,7 @@ impl BuddyPool {
     }
 }
 
-/// Device and buddy bytes of a buffer with these ranges.
+/// Returns the device and buddy bytes of a buffer with these ranges.
 fn room(ranges: &[TargetRange]) -> (u64, u64) {
     let per_page = ENTRIES_PER_PAGE as u64;
     let sum = |bytes: fn(Target) -> usize| {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(used, 2048);
         assert!(take("buddy", &mut used, u64::MAX, 2048).is_err());
     }
-    /// A page at 4x and two at 1x: their entries, a nibble for each, a page table and the report.
+    /// One page at 4x and two at 1x: entries, nibbles, a page table and the report.
     #[test]
     fn ranges_take_their_own_room_and_a_page_table() {
         let range = |pages, target| TargetRange { pages, target };

@@ -1,4 +1,4 @@
-//! What a buffer says of itself: how many entries of each kind, and the first that did not decode.
+//! A buffer's report: entries by nibble, and the first that failed to decode.
 
 use std::fmt;
 
@@ -11,29 +11,29 @@ pub(crate) const COUNTERS: u64 = 10;
 /// Bytes of the report.
 pub(crate) const REPORT_BYTES: u64 = 8 * (COUNTERS + 1);
 
-/// What a buffer held when it was last asked: how many entries of each nibble.
+/// A buffer's content at its last report: entries by nibble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Entries by nibble: the size classes, then three sectors in the second and third layout.
+    /// Entries by nibble: the size classes, then three sectors in layouts 1 and 2.
     pub nibbles: [u64; 8],
-    /// Entries whose nibble names no class.
+    /// Entries with a reserved nibble.
     pub reserved: u64,
     /// Entries with bytes in buddy memory.
     pub overflowing: u64,
-    /// The lowest entry that did not decode since the last report, and why.
+    /// The lowest entry that failed to decode since the last report.
     pub fault: Option<Fault>,
 }
 
-/// Why an entry did not decode.
+/// A failure to decode an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The entry's number in the buffer.
+    /// Index of the entry in the buffer.
     pub entry: u64,
-    /// What is wrong with it.
+    /// The reason.
     pub kind: FaultKind,
 }
 
-/// What can be wrong with an entry, in the kernels' numbers.
+/// Reasons for a failure to decode, by the kernels' numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// The stream ends before the entry is complete.
@@ -49,7 +49,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The same in words.
+    /// Describes the reason.
     pub fn words(self) -> &'static str {
         match self {
             Self::Truncated => "its stream ends early",
@@ -68,12 +68,12 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// The fault as an error of a checked read.
+    /// Converts the fault to an error of a checked read.
     pub(crate) fn checked(found: Option<Self>) -> Result<(), Error> {
         found.map_or(Ok(()), |Self { entry, kind }| Err(Error::Fault { entry, what: kind.words() }))
     }
 
-    /// Reads `entry << 8 | status`, all ones for none.
+    /// Decodes `entry << 8 | status`; all ones means none.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let kind = match bits & 0xff {
             1 => FaultKind::Truncated,
@@ -88,7 +88,7 @@ impl Fault {
 }
 
 impl Stats {
-    /// Reads the report, number by number.
+    /// Decodes the report from its numbers.
     pub(crate) fn from_report(number: impl Fn(usize) -> u64) -> Self {
         Self {
             nibbles: std::array::from_fn(&number),
@@ -98,7 +98,7 @@ impl Stats {
         }
     }
 
-    /// Entries of a size class.
+    /// Counts the entries of a size class.
     pub fn class(&self, class: SizeClass) -> u64 {
         let layouts = if class == SizeClass::S3 { self.nibbles[6] + self.nibbles[7] } else { 0 };
         self.nibbles[class.index()] + layouts

@@ -1,5 +1,4 @@
-//! The kernels' sources, and what Rust tells them: which codec, and the constants of the address
-//! map.
+//! The kernels' sources, and their defines: the codec, and the constants of the address map.
 
 use std::borrow::Cow;
 
@@ -55,7 +54,7 @@ const HEADERS: [Header; 37] = [
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
 ];
 
-/// The headers of attention, which no other program needs.
+/// The headers of attention alone.
 const ATTENTION_HEADERS: [Header; 6] = [
     ("attention.cuh", include_str!("../kernels/attention.cuh")),
     ("attention_plan.cuh", include_str!("../kernels/attention_plan.cuh")),
@@ -65,40 +64,39 @@ const ATTENTION_HEADERS: [Header; 6] = [
     ("attention_sum.cuh", include_str!("../kernels/attention_sum.cuh")),
 ];
 
-/// The least architecture that attention is for: it uses bulk copies.
+/// Attention's lowest architecture, since it uses bulk copies.
 const ATTENTION_LEAST: u32 = 90;
 
-/// What a block of attention is.
+/// Shape of an attention CTA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttentionBlock {
-    /// Teams of two warps that attend.
+    /// Teams of two consumer warps.
     pub(crate) teams: u32,
-    /// Its shared memory, in bytes.
+    /// Shared memory in bytes.
     pub(crate) shared: u32,
-    /// Blocks of a cluster at most; 1 if there are no clusters.
+    /// The most CTAs of a cluster; 1 for no clusters.
     pub(crate) cluster: u32,
 }
 
 impl AttentionBlock {
-    /// For runs: a block to a multiprocessor, with all of its shared memory. Four teams measured
-    /// best on an H200, by 2% over five and six; more columns take more registers.
+    /// Returns the stream-K shape: one CTA per SM, with all its shared memory. Four teams were 2%
+    /// faster than five and six on an H200; more columns take more registers.
     pub(crate) fn of_runs(columns: u32) -> Self {
         Self { teams: if columns <= 8 { 4 } else { 3 }, shared: 227 << 10, cluster: 1 }
     }
 
-    /// For clusters, of up to 8 columns: two blocks to a multiprocessor.
+    /// Returns the shape for clusters, of up to 8 columns: two CTAs per SM.
     pub(crate) fn of_clusters() -> Self {
         Self { teams: 2, shared: 113 << 10, cluster: 8 }
     }
 }
 
-/// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over
-/// four.
+/// Warps of a CTA in the codecs' kernels. Two were a few percent faster than four on an H200.
 pub(crate) const WARPS: u32 = 2;
-/// Blocks that a multiprocessor shall hold: at most 80 registers a thread.
+/// Resident CTAs per SM: at most 80 registers per thread.
 pub(crate) const BLOCKS: u32 = 12;
 
-/// The same for frozen buffers of bf16, whose kernels do with 64 registers.
+/// The same for frozen bf16 buffers, whose kernels need only 64 registers.
 const FROZEN_BLOCKS: u32 = 16;
 
 /// One program to compile.
@@ -108,21 +106,21 @@ pub struct Source {
     pub name: String,
     /// CUDA C++, with `extern "C"` kernels.
     pub text: Cow<'static, str>,
-    /// Macros it is compiled with, as `NAME=value`.
+    /// Macros, as `NAME=value`.
     pub defines: Vec<String>,
-    /// Headers of its own, besides the library's.
+    /// Headers besides the library's.
     pub headers: &'static [Header],
-    /// The least architecture it is for: 80 for `sm_80`.
+    /// The lowest architecture: 80 for `sm_80`.
     pub least: u32,
-    /// Whether it is for that architecture alone, with instructions that no other has: `sm_90a`.
+    /// True if the program uses instructions of that architecture alone: `sm_90a`.
     pub alone: bool,
-    /// Options of the compiler besides the architecture, the language and the macros.
+    /// Compiler options besides the architecture, the language and the macros.
     pub extra: &'static [&'static str],
 }
 
 impl Source {
-    /// A program of your own, which may include `buddy_device.cuh`, with macros as `NAME=value`.
-    /// Those of the address map are added.
+    /// Creates a program of your own, which may include `buddy_device.cuh`, with macros as
+    /// `NAME=value`. The macros of the address map are added.
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
         Self {
@@ -136,7 +134,7 @@ impl Source {
         }
     }
 
-    /// The kernels of a codec.
+    /// Returns the kernels of a codec.
     ///
     /// # Errors
     /// [`Error::NoKernels`] if it has none.
@@ -145,10 +143,10 @@ impl Source {
         Ok(Self::new(format!("{kind}.cu"), text, &codec_defines(kind, BLOCKS)?))
     }
 
-    /// The kernel that counts the sizes of many spans with these codecs in one pass.
+    /// Returns the kernel that sizes many spans with these codecs in one pass.
     ///
     /// # Errors
-    /// [`Error::NoKernels`] if one of them has none.
+    /// [`Error::NoKernels`] if a codec has none.
     pub fn survey(kinds: &[CodecKind]) -> Result<Self, Error> {
         let structs = kinds.iter().map(|&kind| struct_of(kind)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
@@ -162,11 +160,11 @@ impl Source {
         Ok(Self::new(format!("{}-survey.cu", names.join("+")), text, &defines))
     }
 
-    /// The kernels that pack and read frozen buffers with a codec.
+    /// Returns the kernels that pack and read frozen buffers with a codec.
     ///
     /// # Errors
-    /// [`Error::NoKernels`] if the codec has none, or keeps parameters for which a frozen buffer
-    /// has no place.
+    /// [`Error::NoKernels`] if the codec has none, or has parameters that a frozen buffer cannot
+    /// hold.
     pub fn frozen(kind: CodecKind) -> Result<Self, Error> {
         if !freezes(kind) {
             return Err(Error::NoKernels { codec: kind });
@@ -176,7 +174,7 @@ impl Source {
         Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind, blocks)?))
     }
 
-    /// The kernels of an activation of bf16 values, whose input is packed as bf16.
+    /// Returns the kernels of an activation of bf16 values, packed as bf16.
     pub fn activation(activation: Activation) -> Self {
         let mut defines = defines("Positive", FROZEN_BLOCKS);
         defines.push(format!("BUDDY_ACTIVATION={}", activation.struct_name()));
@@ -184,56 +182,56 @@ impl Source {
         Self::new(format!("bf16-{}.cu", activation.name()), include_str!("../kernels/frozen.cu"), &defines)
     }
 
-    /// The kernel of a linear layer for few tokens, with macros that say its shape.
+    /// Returns the kernel of a linear layer for few tokens; macros set its shape.
     pub(crate) fn narrow(name: String, defines: &[String]) -> Self {
         let source = Self::new(name, include_str!("../kernels/narrow.cu"), defines);
-        // The bulk copy engine; for several blocks at once it is fast in Hopper's own code alone.
+        // TMA multicast is fast only in sm_90a code.
         let alone = defines.iter().any(|define| define == "BUDDY_NARROW_CLUSTER=2");
         Self { least: 90, alone, ..source }
     }
 
-    /// The kernel of a linear layer for more tokens, with macros that say its shape.
+    /// Returns the kernel of a linear layer for more tokens; macros set its shape.
     pub(crate) fn wide(name: String, defines: &[String]) -> Self {
         let source = Self::new(name, include_str!("../kernels/linear.cu"), defines);
-        // Products of a warpgroup are Hopper's alone.
+        // wgmma exists on sm_90a alone.
         Self { least: 90, alone: true, ..source }
     }
 
-    /// The kernel that makes rows of a frozen matrix plain, with a macro for its shared memory.
+    /// Returns the kernel that unpacks rows of a frozen matrix, with a macro for its shared memory.
     pub(crate) fn unpack(defines: &[String]) -> Self {
         let source = Self::new("unpack.cu", include_str!("../kernels/unpack.cu"), defines);
         Self { least: 90, ..source }
     }
 
-    /// Whether it is for an architecture: 90 for `sm_90`.
+    /// Returns true if the program runs on an architecture: 90 for `sm_90`.
     pub fn is_for(&self, architecture: u32) -> bool {
         if self.alone { architecture == self.least } else { architecture >= self.least }
     }
 
-    /// The kernels of caches of keys and values.
+    /// Returns the kernels of KV caches.
     pub fn kv() -> Self {
         let text = include_str!("../kernels/kv.cu");
         Self { least: ATTENTION_LEAST, ..Self::new("kv.cu", text, &[untrained_window()]) }
     }
 
-    /// The kernels of given memory that are no codec's: windows, and matrices that may be written.
+    /// Returns the kernels of given memory that no codec has: windows, and writable matrices.
     pub fn given() -> Self {
         let defines = [untrained_window(), format!("BUDDY_WARPS={WARPS}")];
         Self::new("given.cu", include_str!("../kernels/given.cu"), &defines)
     }
 
-    /// What lies between the products of a decode step.
+    /// Returns the kernels between a decode step's linear layers.
     pub fn decode() -> Self {
         Self { least: ATTENTION_LEAST, ..Self::new("decode.cu", include_str!("../kernels/decode.cu"), &[]) }
     }
 
-    /// Batch normalisation with its ReLU.
+    /// Returns batch normalisation with ReLU.
     pub fn norm() -> Self {
         Self::new("norm.cu", include_str!("../kernels/norm.cu"), &[])
     }
 
-    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many
-    /// values and so many columns; of tokens that are appended, or of one that is fresh.
+    /// Returns attention over a source of `attention_source.cuh`, for a head dimension and a number
+    /// of columns, of appended tokens or of a fresh one.
     pub(crate) fn attention(
         source: &str,
         values: u32,
@@ -257,7 +255,7 @@ impl Source {
         Self { headers: &ATTENTION_HEADERS, least: ATTENTION_LEAST, ..Self::new(name, text, &defines) }
     }
 
-    /// The compiler's options for an architecture such as `sm_90`.
+    /// Returns the compiler's options for an architecture such as `sm_90`.
     pub fn options(&self, architecture: &str) -> Vec<String> {
         let alone = if self.alone { "a" } else { "" };
         let mut options = vec![format!("--gpu-architecture={architecture}{alone}"), "--std=c++17".to_owned()];
@@ -266,11 +264,11 @@ impl Source {
         options
     }
 
-    /// Compiles the program to the machine code of an architecture such as `sm_90`. Needs the
-    /// compiler's library, and no GPU.
+    /// Compiles the program for an architecture such as `sm_90`. Needs the compiler's library, and
+    /// no GPU.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's words.
+    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's log.
     pub fn compile(&self, architecture: &str) -> Result<Vec<u8>, Error> {
         let program = self.name.clone();
         if !driver::has_compiler() {
@@ -280,8 +278,8 @@ impl Source {
             .map_err(|log| Error::Compile { program, log })
     }
 
-    /// The machine code of an architecture, as 90, from the cache or compiled and kept there. Needs
-    /// no GPU.
+    /// Returns the machine code for an architecture, such as 90, from the cache or compiled and
+    /// cached. Needs no GPU.
     ///
     /// # Errors
     /// As for [`compile`](Self::compile).
@@ -299,24 +297,24 @@ impl Source {
         Ok(image)
     }
 
-    /// All that the compiled program depends on.
+    /// Returns the cache key: everything that the compiled program depends on.
     pub(crate) fn key(&self, options: &[String], driver: i32) -> String {
         let headers = self.all_headers().into_iter().map(|(name, text)| format!("{name}\n{text}"));
         let parts = [format!("driver {driver}"), options.join(" "), self.text.to_string()];
         parts.into_iter().chain(headers).collect::<Vec<_>>().join("\n\u{1}\n")
     }
 
-    /// The library's headers, which every program may include.
+    /// Returns the library's headers, which every program may include.
     pub fn headers() -> &'static [Header] {
         &HEADERS
     }
 
-    /// The library's headers and the program's own.
+    /// Returns the library's headers and the program's own.
     pub(crate) fn all_headers(&self) -> Vec<Header> {
         [&HEADERS, self.headers].concat()
     }
 
-    /// Every program of the library.
+    /// Lists every program of the library.
     pub fn all() -> Vec<Self> {
         let of_codec = |kind| {
             let frozen = freezes(kind).then(|| Self::frozen(kind));
@@ -339,17 +337,17 @@ impl Source {
     }
 }
 
-/// Whether frozen buffers have a place for what the codec learns.
+/// Returns true if a frozen buffer can hold the codec's parameters.
 fn freezes(kind: CodecKind) -> bool {
     kind == CodecKind::Bf16 || !kind.has_parameters()
 }
 
-/// The macro of the window that a bf16 codec has before it is trained.
+/// Returns the macro of an untrained bf16 codec's window.
 fn untrained_window() -> String {
     format!("BUDDY_WINDOW={}", Bf16::default().window())
 }
 
-/// Macros of a program that is written once for all codecs.
+/// Returns the macros of a program that is generic over codecs.
 fn codec_defines(kind: CodecKind, blocks: u32) -> Result<Vec<String>, Error> {
     Ok(defines(struct_of(kind)?, blocks))
 }
@@ -359,7 +357,7 @@ fn defines(name: &str, blocks: u32) -> Vec<String> {
     vec![format!("BUDDY_CODEC={name}"), format!("BUDDY_WARPS={WARPS}"), format!("BUDDY_BLOCKS={blocks}")]
 }
 
-/// The constants of the address map, which the kernels do not write down themselves.
+/// Returns the constants of the address map as macros.
 pub fn constants() -> Vec<String> {
     vec![
         format!("BUDDY_ENTRY_BYTES={ENTRY_BYTES}"),
@@ -369,26 +367,25 @@ pub fn constants() -> Vec<String> {
     ]
 }
 
-/// The constants as the header `buddy_constants.cuh`, for a compiler that is not given them
-/// otherwise.
+/// Returns the constants as the header `buddy_constants.cuh`, for compilers other than NVRTC.
 pub fn constants_header() -> String {
     let line = |constant: &String| format!("#define {}\n", constant.replacen('=', " ", 1));
     let lines: String = constants().iter().map(line).collect();
     format!("// The constants of the address map, as the library has them.\n#pragma once\n{lines}")
 }
 
-/// What a kernel needs to know of a trained codec: the struct `Params` of the kernels.
+/// A trained codec's parameters for kernels: the struct `Params`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Params {
     window: u32,
     reserved: u32,
-    /// Address of the block that `Codec::block` makes, or of bf16's window in device memory, or 0.
+    /// Address of `Codec::block` in device memory, or of a bf16 window there, or 0.
     learned: u64,
 }
 
 impl Params {
-    /// The parameters of a codec without a block.
+    /// Returns the parameters of a codec without a block.
     pub fn of(codec: &Codec) -> Self {
         match codec {
             Codec::Bf16(bf16) => Self { window: u32::from(bf16.window()), ..Self::default() },
@@ -396,22 +393,22 @@ impl Params {
         }
     }
 
-    /// The parameters of a codec whose block lies at this address.
+    /// Returns the parameters of a codec whose block has this address.
     pub(crate) fn with_block(learned: u64) -> Self {
         Self { learned, ..Self::default() }
     }
 
-    /// The parameters of bf16 whose window lies at this address.
+    /// Returns the parameters of bf16 whose window has this address.
     pub(crate) fn with_window(address: u64) -> Self {
         Self::with_block(address)
     }
 
-    /// First exponent of bf16's window.
+    /// Returns the first exponent of bf16's window.
     pub fn window(self) -> u32 {
         self.window
     }
 
-    /// Address of the block of what a codec learned, or 0 where its kernels need none.
+    /// Returns the address of the codec's parameters, or 0.
     pub fn learned(self) -> u64 {
         self.learned
     }

@@ -1,8 +1,7 @@
-//! How the memory of a running program would compress: the sizes of many spans, looked at in place.
+//! Compressed sizes of many spans of plain memory, measured in place while a program runs.
 //!
-//! Codecs that look at the same memory do so in one pass, as far as they are of one group
-//! ([`survey_groups`]): one launch for each set of codecs, one wait for all of them. The memory is
-//! only read.
+//! Codecs that read the same memory share a pass if they are in one group ([`survey_groups`]): one
+//! launch for each set of codecs, and one wait for all. The memory is only read.
 
 use std::collections::BTreeMap;
 
@@ -18,29 +17,28 @@ use crate::{
     learned::Learned,
 };
 
-/// Bytes that one warp takes at a time: 32 entries.
+/// Bytes that a warp takes at a time: 32 entries.
 const TILE_BYTES: u64 = 32 * ENTRY_BYTES as u64;
-/// Numbers that the kernel finds of a span with a codec: six classes and the bytes of the paper's
-/// eight sizes.
+/// Sums of a span and codec: six classes, and the bytes by the paper's eight sizes.
 const SUMS: usize = 7;
-/// Runs of entries that a codec is trained on, and entries of each.
+/// Runs of entries in a training sample, and entries per run.
 const SAMPLE_RUNS: u64 = 64;
 const RUN_ENTRIES: u64 = 8;
-/// Threads of the block that trains a window: as `given.cu` has it.
+/// Threads of the CTA that trains a window, as in `given.cu`.
 const TRAIN_THREADS: u32 = 256;
 
-/// Memory whose sizes are asked for.
+/// Memory to be sized with a codec.
 #[derive(Debug, Clone)]
 pub struct Surveyed<'a> {
-    /// The memory, aligned to 16 bytes. An entry that it ends in counts as padded with zeros.
+    /// The memory, aligned to 16 bytes. A partial last entry counts as padded with zeros.
     pub span: DeviceSpan<'a>,
-    /// The codec whose sizes are asked for, trained if it learns.
+    /// The codec, trained if it can be.
     pub codec: Codec,
-    /// Where each entry's size class goes, one byte for an entry.
+    /// Receives each entry's size class, one byte per entry.
     pub classes: Option<DeviceSpan<'a>>,
 }
 
-/// Memory that a survey works with.
+/// Scratch memory of a survey.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     host: Region,
@@ -68,7 +66,7 @@ impl Surveyed<'_> {
         }
     }
 
-    /// A pointer that the GPU cannot follow would end the context.
+    /// An invalid pointer on the GPU would end the context.
     fn check_reach(&self) -> Result<(), Error> {
         let classes = self.classes.map(|classes| classes.part(0..self.entries()));
         [Some(self.span), classes].into_iter().flatten().try_for_each(|span| span.check_reach().map(|_| ()))
@@ -76,11 +74,11 @@ impl Surveyed<'_> {
 }
 
 impl Gpu {
-    /// The sizes of every span, in the order given, as of this point of the stream. Waits for the
-    /// stream once.
+    /// Returns the sizes of every span, in the given order, at this point of the stream. Waits for
+    /// the stream once.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NoKernels`], or what compiler or driver say.
+    /// [`Error::Shape`], [`Error::NoKernels`], or an error of the compiler or the driver.
     pub fn survey(&self, on: &CudaStream, spans: &[Surveyed<'_>]) -> Result<Vec<Histogram>, Error> {
         spans.iter().try_for_each(|one| one.check().and_then(|()| one.check_reach()))?;
         spans.iter().try_for_each(|one| struct_of(one.codec.kind()).map(drop))?;
@@ -89,7 +87,7 @@ impl Gpu {
         if batches.is_empty() {
             return Ok(found);
         }
-        // Whatever is missing is missed before the first kernel starts.
+        // Loads all kernels before the first launch, so that a missing one fails early.
         let kernels = batches.iter().map(|batch| self.survey_kernel(&batch.kinds));
         let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
         let learned: Vec<Learned> =
@@ -112,7 +110,7 @@ impl Gpu {
             let most = u64::from(self.multiprocessors() * blocks);
             let blocks = table.tiles.div_ceil(u64::from(warps)).min(most);
             // SAFETY: the arguments of `buddy_survey`; the table's spans are the caller's, checked
-            // above, and the scratch memory has room for what is found of each.
+            // above, and the scratch memory has room for all sums.
             let launched = unsafe { Launch::row(blocks, warps * 32).start(on, kernel, &arguments) };
             self.check("start counting", launched)?;
             table_at += 8 * table.numbers.len() as u64;
@@ -129,11 +127,11 @@ impl Gpu {
         Ok(found)
     }
 
-    /// A codec trained on a sample of device memory, as of this point of the stream. Waits for the
-    /// stream if the codec learns.
+    /// Trains a codec on a sample of device memory, at this point of the stream. Waits for the
+    /// stream if the codec is trainable.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn train(&self, on: &CudaStream, kind: CodecKind, span: DeviceSpan<'_>) -> Result<Codec, Error> {
         if !kind.has_parameters() {
             return Ok(kind.train(&[]));
@@ -155,13 +153,13 @@ impl Gpu {
         Ok(kind.train(&sample))
     }
 
-    /// Trains bf16's window on the same sample of device memory, when the stream gets there, and
-    /// leaves it in device memory, a 32-bit number: nothing waits.
-    /// [`GivenBuffer::with_window`](crate::GivenBuffer::with_window) takes it from there.
+    /// Trains a bf16 window on the same sample, in stream order, and leaves it in device memory as
+    /// a 32-bit number, without waiting.
+    /// [`GivenBuffer::with_window`](crate::GivenBuffer::with_window) uses it there.
     ///
     /// # Errors
     /// [`Error::Shape`] unless the memory is aligned to 16 bytes and the window is four bytes, or
-    /// what compiler or driver say.
+    /// an error of the compiler or the driver.
     pub fn train_window(
         &self,
         on: &CudaStream,
@@ -179,10 +177,10 @@ impl Gpu {
         self.check("start training", launched)
     }
 
-    /// The scratch memory, with room for so many bytes.
+    /// Returns the scratch memory, grown to at least `bytes`.
     fn room<'a>(&self, scratch: &'a mut Option<Scratch>, bytes: u64) -> Result<&'a Scratch, Error> {
         if scratch.as_ref().is_none_or(|scratch| scratch.host.bytes() < bytes) {
-            // At least 256 KiB: enough for thousands of spans, so that it is taken once.
+            // At least 256 KiB: enough for thousands of spans, so that it is allocated once.
             let bytes = bytes.next_power_of_two().max(1 << 18);
             *scratch = None;
             *scratch = Some(Scratch { host: self.pinned_region(bytes)?, device: self.device_region(bytes)? });
@@ -191,36 +189,36 @@ impl Gpu {
     }
 }
 
-/// Runs of a sample of so many entries, and entries of each.
+/// Returns the runs of a sample of `entries` entries, and the entries of each.
 fn sample(entries: u64) -> (u64, u64) {
     let run = RUN_ENTRIES.min(entries);
     (SAMPLE_RUNS.min(entries / run.max(1)), run)
 }
 
-/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among the
-/// parameters, which for each codec has where classes go, window, and what the codec learned.
+/// Numbers per span in the kernel's table: address, bytes, first tile, and its row of parameters,
+/// which have for each codec the address of classes, the window, and the address of parameters.
 const SPAN: usize = 4;
 
-/// Memory that the same codecs look at: for each piece of it the requests, one for each codec.
+/// Memory that the same codecs size: for each span the requests, one per codec.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Batch {
     kinds: Vec<CodecKind>,
     rows: Vec<Vec<usize>>,
 }
 
-/// A batch as its kernel takes it.
+/// A batch in the kernel's layout.
 struct Table {
     numbers: Vec<u64>,
     tiles: u64,
 }
 
 impl Batch {
-    /// Numbers that are found.
+    /// Returns the number of sums.
     fn sums(&self) -> usize {
         SUMS * self.kinds.len() * self.rows.len()
     }
 
-    /// The requests in the order of what is found: all pieces with the first codec, then all with
+    /// Lists the requests in the order of the sums: all spans with the first codec, then all with
     /// the second.
     fn order(&self) -> impl Iterator<Item = usize> {
         (0..self.kinds.len()).flat_map(|codec| self.rows.iter().map(move |row| row[codec]))
@@ -241,7 +239,8 @@ impl Batch {
     }
 }
 
-/// What to launch: requests for the same memory together, as far as one pass may serve them.
+/// Groups requests into launches: requests for the same memory together, as far as one pass can
+/// serve them.
 fn batches(spans: &[Surveyed<'_>]) -> Vec<Batch> {
     let mut places: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
     for (index, one) in spans.iter().enumerate().filter(|(_, one)| one.span.bytes() > 0) {
@@ -252,8 +251,8 @@ fn batches(spans: &[Surveyed<'_>]) -> Vec<Batch> {
         while !left.is_empty() {
             let kinds: Vec<CodecKind> = left.iter().map(|&index| spans[index].codec.kind()).collect();
             for kinds in survey_groups(&kinds) {
-                // The first request for each codec; one with other parameters waits for the next
-                // turn.
+                // The first request for each codec; one with other parameters goes to the next
+                // batch.
                 let take = |&kind: &CodecKind| {
                     let at = left.iter().position(|&index| spans[index].codec.kind() == kind);
                     left.remove(at.expect("a codec of those left"))

@@ -1,5 +1,5 @@
-//! Memory by the table of targets that `buddy profile` writes: buffers of a pool, or allocations
-//! that follow its changes.
+//! Memory by a table of targets from `buddy profile`: buffers of a pool, or allocations that follow
+//! its changes.
 
 use buddy_codec::Codec;
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, Targets};
@@ -8,22 +8,22 @@ use cudarc::driver::CudaStream;
 
 use crate::{Allocation, BuddyBuffer, BuddyPool, Error, Gpu};
 
-/// What became of one change of targets.
+/// Result of a change of targets.
 #[derive(Debug)]
 pub struct Changed {
     /// The allocation.
     pub name: String,
-    /// Device bytes before and now; or why it could not be, and the allocation is as it was.
+    /// Device bytes before and after, or an error, which leaves the allocation unchanged.
     pub outcome: Result<(u64, u64), Error>,
 }
 
 impl BuddyPool {
-    /// A buffer for each row of a table of targets, by name, in the table's order. A codec that
-    /// learns must have its parameters there: the pool has not seen the data.
+    /// Creates a buffer for each row of a table of targets, by name, in the table's order. A
+    /// trainable codec must have its parameters in the table, since the pool has not seen the data.
     ///
     /// # Errors
-    /// [`Error::Targets`] for a table that contradicts itself; otherwise as
-    /// [`buffer`](Self::buffer). Buffers that were made before the row that fails are given up.
+    /// [`Error::Targets`] for an inconsistent table; otherwise as for [`buffer`](Self::buffer).
+    /// Buffers of earlier rows are dropped.
     pub fn buffers_by(&mut self, table: &TargetTable) -> Result<Vec<(String, BuddyBuffer)>, Error> {
         table.validate().map_err(|error| Error::Targets(error.to_string()))?;
         let used = self.used();
@@ -41,12 +41,12 @@ impl BuddyPool {
 }
 
 impl Allocation {
-    /// An allocation for each row of a table, by name, with the targets that hold at the first
-    /// snapshot. They own their memory, so that [`change`](Self::change) gives back what targets no
-    /// longer need; otherwise as [`BuddyPool::buffers_by`].
+    /// Creates an allocation for each row of a table, by name, with the targets of the first
+    /// snapshot. Allocations own their memory, so that [`change`](Self::change) frees what targets
+    /// no longer need; otherwise as [`BuddyPool::buffers_by`].
     ///
     /// # Errors
-    /// [`Error::Targets`] for a table that contradicts itself; otherwise as [`new`](Self::new).
+    /// [`Error::Targets`] for an inconsistent table; otherwise as for [`new`](Self::new).
     pub fn by_table(gpu: &Gpu, table: &TargetTable) -> Result<Vec<(String, Self)>, Error> {
         table.validate().map_err(|error| Error::Targets(error.to_string()))?;
         let of = |row: &AllocationTarget| {
@@ -56,10 +56,9 @@ impl Allocation {
         table.at(0).allocations.iter().map(of).collect()
     }
 
-    /// Carries out what a table changes at a snapshot, each as [`retarget`](Self::retarget) does.
-    /// Those that give device memory back go first, so that the others find room. A change that
-    /// cannot be made stops no other, and loses nothing. Names that are not among the allocations
-    /// are left out.
+    /// Applies a table's changes at a snapshot, each like [`retarget`](Self::retarget). Changes
+    /// that free device memory go first, to make room for the others. A failed change stops no
+    /// other and loses nothing. Names without an allocation are skipped.
     pub fn change(
         all: &mut [(String, Self)],
         on: &CudaStream,
@@ -80,16 +79,16 @@ impl Allocation {
         known.into_iter().map(carry_out).collect()
     }
 
-    /// Ranges as targets, if they are its pages: one range alone would pass as a target for any
-    /// pages.
+    /// Converts ranges to targets, if they cover the pages: a single range would otherwise pass as
+    /// a target for any number of pages.
     fn of_its_pages(&self, targets: &Targets) -> Result<Targets, Error> {
         let ranges = targets.ranges(self.buffer().entries().div_ceil(ENTRIES_PER_PAGE as u64));
         ranges.map(Targets::from_ranges).map_err(|why| Error::Targets(why.to_string()))
     }
 }
 
-/// Device bytes that targets take more than an allocation takes now; nothing for those that are not
-/// its, which the change says.
+/// Returns the device bytes that targets add to an allocation; 0 for invalid targets, which the
+/// change reports.
 fn growth(one: &Allocation, targets: &Targets) -> i64 {
     let room = BuddyPool::room_for_pages(targets, one.bytes().div_ceil(ENTRY_BYTES as u64));
     room.map_or(0, |(device, _)| device as i64 - (one.device_bytes() - one.buffer().learned_bytes()) as i64)

@@ -1,6 +1,6 @@
-// Attention over compressed keys and values by the kernels' own text, emulated: random tokens are
-// trained on and appended, and some of them attended to; results are compared with a reference in
-// double precision, and with a fresh token memory with that of an append.
+// Attention over compressed keys and values by the emulated kernels. Windows are trained on random
+// tokens, which are appended and partly attended to. Results are compared with a reference in
+// double precision; the memory after a fresh token is compared with that after an append.
 #include "hopper.h"
 
 struct alignas(8) float2 { float x, y; };
@@ -27,7 +27,7 @@ inline u32 transpose8x8(u32 two) {
 }
 inline void fence_proxy_async() {}
 
-// Lands a while later; the block that it goes to must be there.
+// Lands later; the destination CTA must still run.
 inline void st_async(u32 at, u32 block, float2 value, Barrier counts) {
     u32 to = address_in(at, block), full = address_in(counts.at, block);
     emu::do_later([=] {
@@ -41,7 +41,7 @@ inline void st_async(u32 at, u32 block, float2 value, Barrier counts) {
 
 #include "../kernels/attention.cu"
 
-// What kv.cu needs besides, to be compiled: nothing is read here.
+// Declarations that kv.cu needs to compile; nothing is read here.
 namespace buddy {
 struct Tile {
     uint4* chunks;
@@ -56,7 +56,7 @@ inline void load_entries(const View&, const Tile&, u64, u32) {}
 #include "../kernels/kv.cu"
 
 constexpr u32 HEAD = BUDDY_ATTENTION_VALUES, PAGE = 16u << BUDDY_TEST_PAGE;
-// Weights and results are rounded to bf16, each by at most this half.
+// Rounding of weights and results to bf16, each at most half of this.
 constexpr float LIMIT = 1.0f / 128;
 
 static u64 state = 1;
@@ -64,8 +64,8 @@ static u32 below(u32 most) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (u32)(state >> 33) % most;
 }
-// About normal; one entry in `odd` is irregular: all values are zeros, most are, one is far from
-// the others, or all are.
+// About normal values; one entry in `odd` is irregular: all zeros, mostly zeros, one far value, or
+// all far.
 static std::vector<unsigned short> random_rows(u64 entries, u32 odd) {
     std::vector<unsigned short> all(entries * VALUES);
     for (u64 e = 0; e < entries; e++) {
@@ -82,7 +82,7 @@ static std::vector<unsigned short> random_rows(u64 entries, u32 odd) {
 }
 static double number(unsigned short bf16) { return __uint_as_float((u32)bf16 << 16); }
 
-// A cache in memory of its own.
+// A cache with its own memory.
 struct Cache {
     std::vector<uint4> device, buddy, nibbles;
     std::vector<u8> windows;
@@ -111,7 +111,7 @@ static void expect(bool holds, const char* what, u64 at = 0) {
 static void run(const Case& of) {
     u32 sequences = (u32)of.lengths.size(), row = of.heads * HEAD, total = 0, stride = 1;
     for (u32 length : of.lengths) total += length, stride = max(stride, (length + PAGE - 1) / PAGE);
-    // Seven shares no divisor with it.
+    // Coprime with seven.
     u32 pages = (sequences * stride + 6) / 7 * 7 + 1;
     std::vector<int> table(sequences * stride), lengths(of.lengths.begin(), of.lengths.end());
     std::vector<long long> slots;
@@ -123,8 +123,8 @@ static void run(const Case& of) {
     }
     auto keys = random_rows((u64)total * row / VALUES + 1, of.odd), values = random_rows((u64)total * row / VALUES + 1, of.odd);
     auto queries = random_rows((u64)sequences * of.tokens * row * of.group / VALUES, 0);
-    // A fresh token as its product leaves it: queries, keys, values. What its position maps them to
-    // is what memory must hold.
+    // A fresh token as the QKV projection writes it. After RoPE, memory must hold its keys and
+    // values.
     std::vector<unsigned short> rows;
     std::vector<float2> rope((stride * PAGE) * HEAD / 2);
     for (float2& one : rope) {
@@ -211,8 +211,8 @@ int main() {
     bool fresh = BUDDY_ATTENTION_FRESH, wide = BUDDY_ATTENTION_COLUMNS > 8;
     u32 group = wide ? 5 : 4, tokens = fresh ? 1 : wide ? 3 : 2;
     if (fresh && wide) group = 12;
-    // Lengths, heads, group, tokens; one entry in so many odd; blocks of runs; the logarithm of a
-    // cluster's blocks.
+    // Lengths, heads, group, tokens; one entry in this number is irregular; CTAs of runs; log2 of a
+    // cluster's CTAs.
     run({{130}, 1, group, tokens, 0, 3, 0});
     run({{300, 0, 33}, 2, group, tokens, 9, 4, 2});
     run({{16, 1, 97}, 1, group, tokens, 3, 2, 1});

@@ -1,13 +1,11 @@
-//! The kernels of attention, their own text run on the CPU by `hopper.h`: right for entries in
-//! every layout, sequences of any length in pages of any order, tokens that are appended and fresh
-//! ones, runs that several blocks share and clusters.
+//! The attention kernels, run on the CPU by `hopper.h`: correct for entries in every layout, any
+//! sequence lengths, pages in any order, appended and fresh tokens, stream-K and clusters.
 #![cfg(target_arch = "x86_64")]
 
 use std::{path::PathBuf, process::Command};
 
-/// Builds and runs a kernel: values of a head, columns, whether tokens are fresh, whether items are
-/// clusters', and the logarithm of a page's sixteens. Blocks are as the library's, with less shared
-/// memory, so that places are used again.
+/// Builds and runs a kernel: head dimension, columns, fresh token, clusters, and log2 of a page's
+/// mma tiles. CTAs are the library's, with less shared memory, so that stages are reused.
 fn run(values: u32, columns: u32, fresh: u32, clusters: bool, page: u32) {
     let (teams, shared, cluster) = match (clusters, columns) {
         (true, _) => (2, 113 << 10, 8),

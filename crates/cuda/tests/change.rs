@@ -1,5 +1,5 @@
-//! Other targets for what is in use, on a real GPU. Without one these tests say that they were
-//! skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
+//! Changes of targets in use, on a real GPU. Without one these tests report that they were skipped;
+//! with `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
@@ -33,8 +33,7 @@ fn an_allocation_gets_another_target_and_loses_nothing() {
     });
 }
 
-/// A file with changes: at each snapshot the allocations have the targets that hold there, and
-/// every byte.
+/// After each snapshot of a file with changes, allocations have its targets and all their bytes.
 #[test]
 fn the_changes_of_a_file_are_carried_out_and_lose_nothing() {
     const FILE: &str = r#"
@@ -93,7 +92,7 @@ ranges = [{ pages = 2, target = "4x" }, { pages = 1, target = "1x" }]
             one.read_checked(&stream, 0, back.all()).unwrap();
             assert!(download(&back) == *written, "{name}");
         }
-        // Ranges of other pages are refused, and the allocation stays as it is.
+        // Ranges of other pages are rejected, and the allocation is unchanged.
         let mut wrong = table.clone();
         wrong.changes[1].ranges.pop();
         let changed = Allocation::change(&mut all, &stream, &wrong, 3);
@@ -102,8 +101,8 @@ ranges = [{ pages = 2, target = "4x" }, { pages = 1, target = "1x" }]
     });
 }
 
-/// Changes there and back, on one stream, each of what was just written there and not waited for,
-/// while another stream writes and reads an allocation of its own all the time.
+/// Changes there and back on one stream, of data just written without waiting, while another stream
+/// writes and reads its own allocation.
 #[test]
 fn changes_come_after_what_their_stream_does_and_leave_other_streams_alone() {
     const FILE: &str = r#"

@@ -1,5 +1,4 @@
-// `buddy_device.cuh` on a CPU: entries in, and out again what they became in memory, for the test
-// beside this file.
+// `buddy_device.cuh` on a CPU: stores entries and returns the memory, for device.rs.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -19,7 +18,7 @@ void serve(const Request& request) {
     std::vector<u32> learned(request.learned);
     if (fread(learned.data(), 4, learned.size(), stdin) != learned.size()) return;
     if (fread(plain.data(), ENTRY, entries, stdin) != entries) return;
-    // Bytes that no one writes stay as they are here.
+    // Bytes that are never written keep this value.
     std::vector<thread::Quad> device(padded * request.device_bytes / CHUNK + 1), buddy(padded * buddy_bytes(request.device_bytes) / CHUNK + 1);
     std::vector<u64> nibbles(padded / 16), fault(1, ~0ull);
     memset(device.data(), 0xa5, device.size() * CHUNK);

@@ -1,6 +1,6 @@
-//! `buddy_device.cuh`, compiled as plain C++: what a thread stores is where the one address map
-//! says, as the Rust codec packs it, and comes back. Quarters of bf16 entries are quarters of the
-//! whole, read and written.
+//! `buddy_device.cuh`, compiled as plain C++: a thread stores entries at the places of the address
+//! map, in the Rust codec's bits, and reads them back. Four lanes read and write the same entries
+//! by quarters.
 
 use std::{
     io::Write,
@@ -12,7 +12,7 @@ use std::{
 use buddy_codec::{Bf16, Codec, CodecKind, Packed, testing};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Extent, SizeClass, Target, ZERO_ENTRY};
 
-/// Builds a program beside this file, once.
+/// Builds a program of this folder, once.
 fn program(name: &'static str) -> PathBuf {
     static BUILD: OnceLock<std::sync::Mutex<()>> = OnceLock::new();
     let _one = BUILD.get_or_init(std::sync::Mutex::default).lock().expect("no build panics");
@@ -30,7 +30,7 @@ fn program(name: &'static str) -> PathBuf {
     program
 }
 
-/// Has a program answer.
+/// Runs a program and returns its answer.
 fn ask(program: &PathBuf, message: Vec<u8>) -> Vec<u8> {
     let mut child =
         Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a start");
@@ -46,8 +46,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// What the memory is after all entries were stored: loaded entries, nibbles, device and buddy
-/// memory.
+/// The memory after all entries were stored: loaded entries, nibbles, device and buddy memory.
 struct Memory<'a> {
     loaded: &'a [u8],
     nibbles: &'a [u8],
@@ -77,7 +76,7 @@ fn check(codec: &Codec, target: Target, entries: &[Entry], memory: &Memory<'_>) 
 }
 
 #[test]
-fn what_a_thread_stores_lies_where_the_map_says() {
+fn thread_stores_entries_at_the_places_of_the_address_map() {
     let program = program("device");
     let mut entries = testing::samples();
     entries.push(ZERO_ENTRY);
@@ -95,7 +94,7 @@ fn what_a_thread_stores_lies_where_the_map_says() {
             message.extend(entries.as_flattened());
             let answer = ask(&program, message);
             let (head, rest) = answer.split_at(32);
-            // No fault, then the one past the end, which is zeros.
+            // No fault, then the entry past the end, which reads as zeros.
             let past = (entries.len() as u64) << 8 | 5;
             let expected: Vec<u8> =
                 [u64::MAX, past, 5, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -141,7 +140,7 @@ fn quarters_are_quarters_of_the_whole() {
     assert!(layouts[1] > 20 && layouts[2] > 20, "{layouts:?}");
 }
 
-/// Entries that four lanes write, and the places of a cache of keys and values.
+/// Entries written by four lanes, and the places of a KV cache.
 #[test]
 fn four_lanes_write_what_a_thread_writes() {
     let answer = ask(&program("quad"), Vec::new());

@@ -1,5 +1,5 @@
-// What emu.h promises: `sum` sums a block by shuffles, votes and barriers; `late` sees that a copy
-// lands only when it is waited for; `race` that a missing barrier shows; `deadlock` that a barrier
+// Tests of emu.h: `sum` sums a block by shuffles, votes and barriers; `late` shows that a copy
+// lands only when it is waited for; `race` that a missing barrier fails; `deadlock` that a barrier
 // which a thread never reaches ends the program.
 #include "emu.h"
 
@@ -16,7 +16,7 @@ __global__ void sum(const u32* from, u32* to) {
     u32 value = from[blockIdx.x * blockDim.x + threadIdx.x], lane = threadIdx.x % 32;
     for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
     if (lane == 0) parts[threadIdx.x / 32] = value;
-    if (threadIdx.x >= 224) return;  // its part is there: those who are left go on without it
+    if (threadIdx.x >= 224) return;  // its part is complete; the remaining threads go on without it
     __syncthreads();
     u32 all = 0;
     for (u32 i = 0; i < 7; i++) all += parts[i];

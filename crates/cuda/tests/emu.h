@@ -1,9 +1,8 @@
-// CUDA's threads on the CPU, to run a kernel's own text in a test: a fibre for each thread of a
-// block, one block after the other, or one cluster of them. Barriers, shuffles and votes are places
-// where fibres wait; asynchronous copies land as late as their waits allow, so that a missing wait
-// shows, and fibres run in an order that changes, so that a missing barrier shows. A wait that
-// nobody ends is reported as a deadlock. Only what our kernels use. For x86-64, by g++ or clang++,
-// without the address sanitiser, which does not know these stacks.
+// CUDA threads on the CPU, to run kernels in tests: a fibre for each thread of a CTA, one CTA or
+// cluster after the other. Barriers, shuffles and votes switch fibres. Asynchronous copies land as
+// late as their waits allow, and fibres run in varying order, so that a missing wait or barrier
+// fails. A wait that nothing ends is reported as a deadlock. Supports only what our kernels use.
+// For x86-64, by g++ or clang++, without the address sanitiser, which does not know these stacks.
 //
 //     emu::launch(kernel, dim3(blocks_x, blocks_y), threads, arguments...);
 #pragma once
@@ -58,13 +57,13 @@ struct Fibre {
     u32 id = 0;
     void* stack_pointer = nullptr;
     std::vector<char> stack;
-    bool done = false, in_warp = false;  // whether it waits for its warp
-    u64 warp_turn = 0;                   // the rendezvous that it waits for
+    bool done = false, in_warp = false;  // waits for its warp
+    u64 warp_turn = 0;  // the rendezvous waited for
     std::vector<Copy> copies;
     u64 group = 0;
 };
-// The two sides take turns: a lane that has passed a rendezvous may write one while a slow lane
-// still reads the other.
+// Two sides alternate: a lane that has passed a rendezvous may write one while a slow lane still
+// reads the other.
 struct Warp {
     u64 turn = 0, value[2][32];
     u32 arrived = 0, live = 0, votes[2] = {0, 0};
@@ -75,14 +74,13 @@ struct Block {
 };
 inline std::vector<Fibre> fibres;
 inline std::vector<Warp> warps;
-// The blocks that run, the threads of each, and which of them the fibre that runs is of.
+// The running CTAs, their threads, and the CTA of the running fibre.
 inline std::vector<Block> blocks(1);
 inline u32 block_threads, number;
 inline Fibre* now;
 inline void* main_stack;
 inline std::function<void()> body;
-// Rounds of this block so far; what happened besides the rendezvous of threads; and what else
-// happens in a round.
+// Rounds of this CTA so far, events other than rendezvous, and the hook of each round.
 inline u64 rounds, events;
 inline void (*each_round)() = nullptr;
 constexpr u32 MOST_BLOCKS = 8;
@@ -117,7 +115,7 @@ emu_switch:
     abort();
 }
 
-// Lets the others run.
+// Runs the other fibres.
 inline void pause() { emu_switch(&now->stack_pointer, main_stack); }
 inline void fibre_main() {
     body();
@@ -127,8 +125,7 @@ inline void fibre_main() {
 }
 
 inline Warp& my_warp() { return warps[now->id / 32]; }
-// Ends a rendezvous if all who live are there: also those who wait only for threads that have
-// ended.
+// Ends a rendezvous if all live threads have arrived, also if the missing ones have ended.
 inline void pass(Warp& warp) {
     if (warp.live && warp.arrived == warp.live) warp.arrived = 0, warp.turn++, warp.votes[warp.turn & 1] = 0;
 }
@@ -143,7 +140,7 @@ inline void wait_warp() {
     while (warp.turn == now->warp_turn) pause();
     now->in_warp = false;
 }
-// A barrier of the block, and the OR of what threads bring to it.
+// A CTA barrier that ORs a value over its threads.
 inline u32 wait_block(u32 value) {
     Block& block = blocks[number];
     u64 turn = block.turn;
@@ -153,7 +150,7 @@ inline u32 wait_block(u32 value) {
     return block.any[turn & 1];
 }
 
-// Some lanes of a warp, those of a mask, where the others may be elsewhere.
+// The lanes of a mask; other lanes may be elsewhere.
 struct Lanes {
     u64 turn = 0, value[2][32];
     u32 arrived = 0;
@@ -170,7 +167,7 @@ inline T exchange_among(u32 mask, T value, u32 from) {
     return value;
 }
 
-// This lane's value goes to the others; the value of lane `from` comes, if there is one.
+// Exchanges values among lanes; returns that of lane `from`, if it exists.
 template <class T>
 inline T exchange(T value, u32 from, bool there = true) {
     static_assert(sizeof value <= 8, "shuffles of at most eight bytes");
@@ -186,14 +183,14 @@ inline void ready(Fibre& fibre, u32 id) {
     if (fibre.stack.empty()) fibre.stack.resize(STACK);
     if (!fibre.copies.empty()) fail("copies that nobody waited for");
     fibre.id = id, fibre.done = fibre.in_warp = false, fibre.group = 0;
-    // Six registers and where to go on, below an aligned end.
+    // Six registers and the return address, below an aligned end.
     u64* top = (u64*)((u64)(fibre.stack.data() + STACK) & ~63ull) - 8;
     for (int i = 0; i < 8; i++) top[i] = 0;
     top[6] = (u64)(void*)fibre_main;
     fibre.stack_pointer = top;
 }
 
-// Each fibre as far as it comes; how many ended.
+// Runs each fibre until it waits; returns how many ended.
 inline u32 run_round(u32 threads, bool backwards) {
     u32 ended = 0;
     for (u32 k = 0; k < threads; k++) {
@@ -213,7 +210,7 @@ inline u64 turns() {
     for (Warp& warp : warps) sum += warp.turn;
     return sum;
 }
-// Some blocks, whose threads are whole warps if there are several.
+// Runs several CTAs together; their threads must be whole warps.
 inline void run_blocks(u32 count, u32 each) {
     u32 threads = count * each;
     block_threads = each, number = 0;
@@ -285,7 +282,7 @@ inline unsigned __ballot_sync(unsigned, int vote) {
 inline int __any_sync(unsigned mask, int vote) { return __ballot_sync(mask, vote) != 0; }
 inline int __all_sync(unsigned mask, int vote) { return __ballot_sync(mask, !vote) == 0; }
 
-// Fibres never run at the same time: plain arithmetic is atomic.
+// Fibres never run concurrently: plain arithmetic is atomic.
 template <class T, class V>
 inline T atomicAdd(T* at, V value) { T old = *at; return *at = old + (T)value, old; }
 template <class T, class V>
@@ -317,7 +314,7 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 
-// What `shared.cuh` is on the GPU.
+// Replaces `shared.cuh`.
 #define BUDDY_DYNAMIC_SHARED(type, name) type* name = (type*)emu::dynamic_shared
 namespace buddy {
 template <u32 BYTES>

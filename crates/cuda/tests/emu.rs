@@ -1,5 +1,4 @@
-//! `emu.h`, which runs kernels' own text on the CPU, keeps its promises: kernels that it runs are
-//! right here for the same reasons as on a GPU, and wrong ones show.
+//! `emu.h`, which runs kernels on the CPU: it computes what a GPU computes, and wrong kernels fail.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -45,7 +44,7 @@ fn a_wait_that_nobody_ends_is_reported() {
 }
 
 #[test]
-fn what_a_relu_leaves_has_the_stream_of_any_bf16() {
+fn values_after_a_relu_have_the_streams_of_bf16() {
     let output = Command::new(build("positive")).output().expect("a start");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let taken: u32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");

@@ -1,6 +1,6 @@
-// A frozen buffer packed and read by the kernels' own text, emulated: what it shall be and the data
-// come by stdin, the buffer and the data again go to stdout. In steps, or, with sums in memory of
-// their own, in one step less.
+// Packs and reads a frozen buffer with the emulated kernels: parameters and data from stdin, the
+// buffer and the data read back to stdout. With three kernels, or with two and separate memory for
+// sums.
 #include "row.h"
 
 #include "../kernels/frozen.cu"
@@ -10,7 +10,7 @@ static void take(void* to, size_t bytes) {
 }
 static u32 pieces(u64 all, u64 each) { return (u32)((all + each - 1) / each); }
 
-// Memory that is aligned as a GPU's.
+// Memory aligned like a GPU's.
 struct alignas(128) Line { u8 bytes[128]; };
 static u8* memory(std::vector<Line>& lines, u64 bytes) { return lines.resize(bytes / 128 + 1), lines[0].bytes; }
 

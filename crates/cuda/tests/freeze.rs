@@ -1,6 +1,6 @@
-//! Frozen buffers by the kernels' own text, run on the CPU (`emu.h`), are the Rust reference's:
-//! every byte, in order and in tiles, with room for what overflows and without, at the buffer's end
-//! and apart, in steps and in one step less; and they read back.
+//! Frozen buffers of the kernels, run on the CPU (`emu.h`), equal the Rust reference in every byte:
+//! in order and in tiles, with room for overflow and without, with overflow in place and separate,
+//! with two kernels and three; and they read back.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -32,8 +32,8 @@ fn program() -> &'static PathBuf {
     })
 }
 
-/// How a buffer is packed: with room for so many sectors, with sums of so many parts or in steps,
-/// and whether what overflows lies apart.
+/// A way to pack: the capacity in sectors, the number of parts with sums or the three-kernel form,
+/// and separate overflow.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     capacity: u32,
@@ -41,7 +41,7 @@ struct Way {
     apart: bool,
 }
 
-/// What the host is told, the buffer, what lies apart of it, and the data again.
+/// Returns the number told to the host, the buffer, its separate overflow, and the data read back.
 fn ask(header: &FrozenHeader, data: &[u8], way: Way) -> (u32, Vec<u8>, Vec<u8>, Vec<u8>) {
     let room = FrozenHeader { sectors: if way.apart { 0 } else { way.capacity }, ..header.clone() };
     let parts = room.parts();
@@ -66,8 +66,7 @@ fn ask(header: &FrozenHeader, data: &[u8], way: Way) -> (u32, Vec<u8>, Vec<u8>, 
     (u32::from_le_bytes(*told), buffer.to_vec(), apart.to_vec(), again.to_vec())
 }
 
-/// Samples of every kind, and normal values, some of them far below the others; as many as rows of
-/// `row` need.
+/// Samples of every kind, and normal values with some far smaller, for whole rows of `row` entries.
 fn data(row: usize) -> Vec<u8> {
     let mut entries = testing::samples();
     for seed in 0..400u32 {

@@ -1,6 +1,5 @@
-// Frozen buffers of bf16 at 4/3x, read as a kernel reads them: by quarters of entries, each from
-// where order, nibbles and index say. Answers with each entry's place, its first sector of overflow
-// (all ones for none), and its 128 bytes.
+// Reads frozen bf16 buffers at 4/3x like a kernel, by quarters of entries. Answers with each
+// entry's place, its first overflow sector (all ones for none), and its 128 bytes.
 #include <cmath>
 #include <cstdio>
 #include <cstring>

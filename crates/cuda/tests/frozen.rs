@@ -1,6 +1,6 @@
-//! The kernels' way through a frozen buffer, compiled as plain C++ under sanitisers, is the Rust
-//! reference's: places, sectors and values of every entry, in order and in tiles; and bytes that
-//! nobody wrote are survived.
+//! The kernels' reads of a frozen buffer, compiled as plain C++ under sanitisers, equal the Rust
+//! reference: place, sector and values of every entry, in order and in tiles. Corrupt buffers are
+//! survived.
 
 use std::{
     io::Write,
@@ -31,7 +31,7 @@ fn program() -> &'static PathBuf {
     })
 }
 
-/// What the program says of each entry: place, sector, bytes.
+/// Returns place, sector and bytes of each entry.
 fn ask(frozen: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
     let header = Frozen::open(frozen).unwrap().header().clone();
     let parts = header.parts();
@@ -52,7 +52,7 @@ fn ask(frozen: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
     output.stdout.chunks(16 + ENTRY_BYTES).map(answer).collect()
 }
 
-/// Samples of every kind, and normal weights, as many as rows of `row` need.
+/// Samples of every kind, and normal weights, for whole rows of `row` entries.
 fn data(row: usize) -> Vec<u8> {
     let mut entries = testing::samples();
     for seed in 0..200u32 {
@@ -85,7 +85,7 @@ fn every_entry_is_the_references() {
 }
 
 #[test]
-fn what_nobody_wrote_is_survived() {
+fn corrupt_buffers_are_survived() {
     let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
     let data = data(3);
     let mut random = 1u64;

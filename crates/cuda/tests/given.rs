@@ -1,5 +1,5 @@
-//! Matrices that may be written, and windows that nobody waits for, on a real GPU. Without one
-//! these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
+//! Writable matrices, and windows trained without waiting, on a real GPU. Without one these tests
+//! report that they were skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::Target;
@@ -30,7 +30,7 @@ impl Parts {
     }
 }
 
-/// y of weights, as fp32.
+/// Returns y = W x as fp32.
 fn multiply(
     gpu: &Gpu,
     stream: &CudaStream,
@@ -49,8 +49,8 @@ fn multiply(
     download(&y)
 }
 
-/// Rows are written, some of them again with other data, and read back; layers give what those of
-/// frozen weights give, to the bit.
+/// Rows are written, some of them twice, and read back; linear layers give the same bits as with
+/// frozen weights.
 #[test]
 fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
     on_gpu(|gpu| {
@@ -101,8 +101,8 @@ fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
     });
 }
 
-/// A window is the one that training with a wait finds, and a buffer that takes it from there holds
-/// the same bytes; in a graph, too.
+/// The window equals that of training with a wait, and a buffer that uses it in place holds the
+/// same bytes; also in a graph.
 #[test]
 fn a_window_is_trained_and_used_without_a_wait() {
     on_gpu(|gpu| {

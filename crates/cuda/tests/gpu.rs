@@ -1,4 +1,4 @@
-//! The runtime on a real GPU. Without one these tests say that they were skipped; with
+//! The runtime on a real GPU. Without one these tests report that they were skipped; with
 //! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_codec::{Bf16, Codec, CodecKind, Frozen, FrozenHeader};
@@ -22,7 +22,7 @@ fn download(bytes: &DeviceBytes) -> Vec<u8> {
     host
 }
 
-/// Write, read, gather, scatter and the report, captured once and replayed on other data.
+/// Write, read, gather, scatter and report, captured once and replayed on other data.
 #[test]
 fn a_graph_replays_on_new_data() {
     on_gpu(|gpu| {
@@ -54,8 +54,7 @@ fn a_graph_replays_on_new_data() {
     });
 }
 
-/// A kernel that is not the library's, by thread and by warp: what it stores is what the library
-/// reads.
+/// A user's kernel, by thread and by warp: the library reads what it stores.
 #[test]
 fn a_kernel_of_ones_own_works_in_a_buffer() {
     const KERNEL: &str = r#"
@@ -100,8 +99,8 @@ fn a_kernel_of_ones_own_works_in_a_buffer() {
     });
 }
 
-/// A file as `buddy profile` writes it: one target, or one for each range of pages, and what bf16
-/// learned.
+/// A file as `buddy profile` writes it: one target, or one per range of pages, and bf16's
+/// parameters.
 #[test]
 fn a_file_of_targets_makes_its_buffers() {
     const FILE: &str = r#"
@@ -206,8 +205,8 @@ fn too_much_memory_is_refused_with_what_there_is() {
     });
 }
 
-/// What the GPU packs is the CPU's frozen buffer to the byte, for every codec and target, and it
-/// reads it back.
+/// For every codec and target, the GPU's frozen buffer equals the CPU's in every byte, and reads
+/// back.
 #[test]
 fn frozen_buffers_are_the_cpus() {
     on_gpu(|gpu| {
@@ -243,7 +242,7 @@ fn frozen_buffers_are_the_cpus() {
     });
 }
 
-/// Device memory that holds these numbers.
+/// Uploads numbers to device memory.
 fn upload<const BYTES: usize>(gpu: &Gpu, numbers: impl Iterator<Item = [u8; BYTES]>) -> DeviceBytes {
     let host: Vec<u8> = numbers.flatten().collect();
     let bytes = DeviceBytes::new(gpu, host.len() as u64).unwrap();
@@ -251,7 +250,7 @@ fn upload<const BYTES: usize>(gpu: &Gpu, numbers: impl Iterator<Item = [u8; BYTE
     bytes
 }
 
-/// Memory of a cache of keys and values, and of one sequence in it.
+/// Memory of a KV cache with one sequence.
 struct Kv {
     parts: [DeviceBytes; 3],
     table: DeviceBytes,
@@ -264,7 +263,7 @@ struct Kv {
 impl Kv {
     const SHAPE: KvShape = KvShape { layers: 1, pages: 4, heads: 2, head_values: 128, page_tokens: 64 };
     const TOKENS: u32 = 200;
-    /// Heads that ask for each of the two, and bytes of what they ask and get.
+    /// Query heads per KV head, and bytes of queries and output.
     const GROUP: u32 = 4;
     const ASKED: u64 = 2 * (2 * Self::GROUP as u64) * 128;
 
@@ -282,7 +281,7 @@ impl Kv {
         }
     }
 
-    /// Clears it, chooses windows, appends all tokens and attends to them.
+    /// Clears the cache, chooses windows, appends all tokens and attends to them.
     fn attend(&self, gpu: &Gpu, stream: &CudaStream, rows: DeviceSpan<'_>, queries: DeviceSpan<'_>) {
         let [entries, overflow, metadata] = self.parts.each_ref().map(DeviceBytes::all);
         let cache = KvCache::over(gpu, Self::SHAPE, KvMemory { entries, overflow, metadata }).unwrap();
@@ -304,13 +303,13 @@ impl Kv {
             lengths: self.lengths.all(),
             scratch: self.scratch.all(),
         };
-        // SAFETY: the table's pages are the cache's, and as many tokens were appended.
+        // SAFETY: the table's pages are the cache's, and all tokens were appended.
         unsafe { cache.attend(stream, &asked) }.unwrap();
     }
 }
 
-/// A buffer is made over given memory, written and read; what was read is frozen, multiplied and
-/// read again; keys and values are appended and attended to.
+/// Writes and reads a buffer over given memory; freezes, multiplies and rereads it; appends keys
+/// and values and attends to them.
 #[test]
 fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
     on_gpu(|gpu| {

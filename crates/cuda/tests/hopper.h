@@ -1,8 +1,7 @@
-// What bulk.cuh and wgmma.cuh are on the GPU, for emu.h: barriers in shared memory, copies by the
-// copy engine, products of warps and of warpgroups. What is asynchronous happens as late as it may:
-// copies land a while after they were asked for, products read their operands, registers and shared
-// memory alike, when they are waited for. So what is overwritten too early shows. Blocks run one
-// after the other, or cluster after cluster.
+// Replaces bulk.cuh and wgmma.cuh for emu.h: barriers in shared memory, bulk copies, mma and wgmma.
+// Asynchronous work happens as late as it may: copies land some rounds after their issue, and
+// products read their operands, in registers and in shared memory, when they are waited for, so
+// that a premature overwrite fails. CTAs run one after the other, or cluster after cluster.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -34,7 +33,7 @@ struct State {
     u32 count = 0, pending = 0, phase = 0;
     long tx = 0;
 };
-// By their addresses in a cluster: a block's own address and, above it, the block's number.
+// By address in a cluster: a CTA's own address and, above it, the CTA's rank.
 inline std::map<u32, State> barriers;
 constexpr u32 BLOCK = 1 << 20;
 inline u32 in_cluster(u32 at) { return at < BLOCK ? at + (number + 1) * BLOCK : at; }
@@ -50,14 +49,14 @@ inline void arrive(u32 at, long tx = 0) {
     settle(state);
 }
 
-// Something that happens some rounds after it was asked for.
+// An event some rounds after its issue.
 struct Later {
     u64 round;
     std::function<void()> happen;
 };
 inline std::deque<Later> later;
 inline void do_later(std::function<void()> happen) { later.push_back({rounds + 2, std::move(happen)}); }
-// Called once a round.
+// Runs once per round.
 inline void land() {
     if (!later.empty()) events++;
     for (; !later.empty() && later.front().round <= rounds; later.pop_front(), events++) later.front().happen();
@@ -70,11 +69,11 @@ struct Product {
     bool adds;
     u32 columns, group;
 };
-// Of each thread.
+// Pending products by thread.
 inline std::map<u32, std::deque<Product>> products;
 inline std::map<u32, u32> groups;
 
-// Where the launch's shared memory begins: the first kilobyte is the system's, as on the GPU.
+// Start of the launch's shared memory: the first kilobyte is reserved, as on the GPU.
 constexpr u32 FIRST = 1024;
 inline char* at_shared(u32 at) {
     char* memory = at < BLOCK ? dynamic_shared : all_shared[at / BLOCK - 1];
@@ -88,8 +87,8 @@ inline float bf16_at(u32 shared) {
     memcpy(&half, at_shared(shared), 2);
     return __uint_as_float((u32)half << 16);
 }
-// A lane's part of a product: it has two rows of sums, and needs what the four lanes of a row have
-// of the first operand.
+// A lane's part of a product: two rows of sums; it needs the A fragments of the four lanes of a
+// row.
 inline void multiply(const Product& of) {
     u32 lane = now->id % 32, start = (u32)(of.x & 0x3fff) << 4, base = start & ~1023u, first = start & 1023u;
     float rows[2][16];
@@ -145,7 +144,7 @@ inline void Barrier::arrive_at(u32 block) {
     emu::arrive(address_in(at, block));
 }
 inline void fence_mbarrier_init() {}
-// Those who have arrived, and by thread how often.
+// Threads that have arrived, and arrivals by thread.
 inline std::map<u32, u32> cluster_arrivals;
 inline void cluster_arrive() { cluster_arrivals[emu::now->id]++, emu::events++; }
 inline void cluster_wait() {
@@ -187,7 +186,7 @@ template <u32 BYTES>
 inline void cp_async(u32 to, const void* from) { copy_later(to, from, BYTES); }
 inline void cp_async_mbarrier_arrive(Barrier barrier) { arrive_later(barrier, 0, true); }
 
-// Where the matrix is, its columns and rows, and the rows of a box of 64 columns.
+// Address of the matrix, its columns and rows, and the rows of a box of 64 columns.
 struct alignas(64) TensorMap {
     u64 opaque[16];
 };

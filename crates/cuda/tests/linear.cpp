@@ -1,5 +1,5 @@
-// A linear layer by the kernels' own text, emulated: weights frozen at 4/3x and x come by stdin, y
-// goes to stdout as fp32. The kernel for few tokens if its shape is defined, else the one for more.
+// A linear layer by the emulated kernels: frozen weights at 4/3x and x from stdin, y as fp32 to
+// stdout. Runs the narrow kernel if its shape is defined, else the wide one.
 #include "hopper.h"
 
 #ifdef BUDDY_NARROW_MMA_WARPS
@@ -18,10 +18,10 @@ static std::vector<uint4> part(u64 bytes) {
 }
 static u32 pieces(u32 all, u32 each) { return (all + each - 1) / each; }
 
-// Starts it with memory to work in, in so many blocks at most.
+// Launches the kernel with scratch memory and at most `blocks` CTAs.
 #ifdef BUDDY_NARROW_MMA_WARPS
 static void start(Linear linear, u32 blocks) {
-    // x in as many panels as can be.
+    // As many panels of x as possible.
     u32 panel = narrow::BLOCK_COLUMNS, panels = pieces(linear.per_row(), panel), tiles = pieces(linear.outputs, TILE_ROWS);
     std::vector<float4> parts(panels * tiles * narrow::N8_TILES * WARP);
     std::vector<u32> counts(1 + tiles + panels);
@@ -32,7 +32,7 @@ static void start(Linear linear, u32 blocks) {
 }
 #else
 static void start(Linear linear, u32 blocks) {
-    // As the library does: no block without a step.
+    // As in the library: no CTA without a k-block.
     u32 tiles = pieces(linear.outputs, Chosen::CLUSTER * Chosen::ROWS) * pieces(linear.tokens, Chosen::TOKENS);
     blocks = Chosen::CLUSTER * min(blocks, tiles * pieces(linear.per_row(), Chosen::ENTRIES));
     std::vector<float4> parts(2 * blocks * Chosen::ROWS * Chosen::TOKENS / 4);
@@ -57,7 +57,7 @@ int main() {
     Linear linear = {weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32};
     start(linear, blocks);
     if (inputs <= 256) {
-        // The same as bf16: each sum rounded.
+        // The same as bf16, each sum rounded.
         std::vector<unsigned short> narrow(y.size());
         linear.y = narrow.data(), linear.output = Linear::BF16;
         start(linear, blocks);

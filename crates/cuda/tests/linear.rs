@@ -1,6 +1,5 @@
-//! The kernels of linear layers, for few tokens and for more, their own text run on the CPU by
-//! `hopper.h`: what they give is right for weights in every layout, tiles that several blocks
-//! share, panels of x, tokens past the last tile and rows past the last.
+//! The linear kernels, narrow and wide, run on the CPU by `hopper.h`: correct for weights in every
+//! layout, tiles shared by CTAs, panels of x, and partial tiles of tokens and rows.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -15,10 +14,10 @@ use buddy_codec::{Bf16, Codec, Frozen, freeze};
 use buddy_core::Target;
 
 const WINDOW: u8 = 108;
-/// The nibble of an entry that is stored as it is.
+/// The nibble of a raw entry.
 const RAW: u8 = 5;
-/// The macros of a small shape of the kernel for more tokens: those of a tile, two entries to a
-/// step; warpgroups that multiply the same rows, and blocks that share x.
+/// Macros of a small wide shape: tokens of a tile, two entries per k-block, warpgroups with
+/// split-K, and CTAs of a cluster.
 fn wide(tokens: u32, slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
     let step = 8 * (16 * 96 + 16) + 2 * tokens * 128;
     let mut shared: u32 = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048 * slices;
@@ -38,8 +37,8 @@ fn wide_plain() -> Vec<(&'static str, u32)> {
     shape
 }
 
-/// The same of the kernel for few: two warps that multiply and two that add up, two columns to each
-/// of the first in a step.
+/// Macros of a small narrow shape: two consumer warps with two columns each per k-block, and two
+/// epilogue warps.
 fn narrow(cluster: u32) -> Vec<(&'static str, u32)> {
     let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
     let shape =
@@ -62,7 +61,7 @@ fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
     program
 }
 
-/// Random numbers, the same each time.
+/// Random numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -71,13 +70,13 @@ impl Random {
         (self.0 >> 33) as u32 % below
     }
 
-    /// A bf16 value of this exponent, and of any of so many above.
+    /// Returns a bf16 value with an exponent in `exponent..=exponent + spread`.
     fn value(&mut self, exponent: u32, spread: u32) -> u16 {
         ((self.below(2) << 15) | ((exponent + self.below(spread)) << 7) | self.below(128)) as u16
     }
 
-    /// Values of an entry: usual ones, or, one time in `odd`, zeros, a few values, one that is far
-    /// from the others, or any.
+    /// Returns the values of an entry: regular, or, once in `odd`, all zeros, few values, one far
+    /// from the others, or random bits.
     fn entry(&mut self, odd: u32) -> [u16; 64] {
         let kind = if odd > 0 && self.below(odd) == 0 { 1 + self.below(4) } else { 0 };
         std::array::from_fn(|i| match kind {
@@ -99,8 +98,8 @@ fn bytes_of(values: &[u16]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The parts of weights as kernels take them: device, nibbles, index, overflow, and the sectors of
-/// that.
+/// Weights as kernels take them: device parts, nibbles, index, overflow, and the number of its
+/// sectors.
 struct Parts<'a>([Cow<'a, [u8]>; 4], u32);
 
 impl<'a> Parts<'a> {
@@ -112,8 +111,7 @@ impl<'a> Parts<'a> {
         Self(ranges.map(part), header.sectors)
     }
 
-    /// The same without an index, as weights that may be written: what overflows of an entry in a
-    /// slot of its number.
+    /// The same without an index, as a writable matrix: one overflow slot per entry.
     fn written(frozen: &'a [u8]) -> Self {
         let Self([device, nibbles, _, compact], _) = Self::frozen(frozen);
         let places = device.len() / 96;
@@ -125,7 +123,7 @@ impl<'a> Parts<'a> {
         Self([device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
     }
 
-    /// Plain ones of so many columns in the order of tiles, each entry's words as
+    /// Plain weights of `columns` columns in the order of tiles, each entry's words as
     /// `linear_fragment.cuh` reads them.
     fn plain(weights: &[u16], columns: usize) -> Self {
         let (rows, per_row) = (weights.len() / columns, columns / 64);
@@ -142,7 +140,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What the kernel gives, in so many blocks.
+/// Runs the kernel with a number of CTAs and returns y.
 fn run(
     program: &PathBuf,
     parts: &Parts<'_>,
@@ -164,7 +162,7 @@ fn run(
     output.stdout.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
-/// Fails unless these are the sums, to rounding.
+/// Fails unless `y` equals the exact sums up to rounding.
 fn check(shape: [u32; 4], weights: &[u16], x: &[u16], y: &[f32]) {
     let [outputs, inputs, ..] = shape;
     for (i, &got) in y.iter().enumerate() {
@@ -177,8 +175,8 @@ fn check(shape: [u32; 4], weights: &[u16], x: &[u16], y: &[f32]) {
     }
 }
 
-/// Compares layers of some shapes (rows, columns, tokens and blocks) with exact sums; of each, one
-/// entry in so many is in a rare layout.
+/// Compares layers of several shapes (rows, columns, tokens and CTAs) with exact sums; of each, one
+/// entry in a given number is in a rare layout.
 fn compare(program: &PathBuf, cases: &[([u32; 4], u32)]) {
     let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
     let mut random = Random(1);
@@ -218,7 +216,7 @@ fn blocks_of_a_cluster_share_x() {
     compare(&build("linear-cluster", &wide(16, 1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
 }
 
-/// The form that measurements compare with.
+/// The form on plain weights, which benchmarks compare with.
 #[test]
 fn a_layer_on_plain_weights_is_right() {
     let program = build("linear-plain", &[&wide_plain()[..], &[("PLAIN", 1)]].concat());
@@ -245,7 +243,7 @@ fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
     compare(&build("narrow", &narrow(1)), &cases);
 }
 
-/// Also blocks of a cluster that have no tile, and panels that a cluster's blocks come to at
+/// Also covers CTAs of a cluster without a tile, and panels that a cluster's CTAs reach at
 /// different times.
 #[test]
 fn blocks_of_a_cluster_share_x_of_few_tokens() {

@@ -1,6 +1,6 @@
-// A matrix that may be written, and a window, by the kernels' own text, emulated: its shape, other
-// data, the data and the rows to write at a time come by stdin; the matrix's parts after a first
-// writing, the data again after both, and the window go to stdout.
+// A writable matrix, and a window, by the emulated kernels: shape, old data, new data and the rows
+// per write from stdin; the matrix's parts after the first write, the data after both, and the
+// window to stdout.
 #include "row.h"
 
 #include "../kernels/given.cu"
@@ -9,7 +9,7 @@ static void take(void* to, size_t bytes) {
     if (bytes && fread(to, 1, bytes, stdin) != bytes) _Exit(3);
 }
 
-// Memory that is aligned as a GPU's.
+// Memory aligned like a GPU's.
 struct alignas(128) Line { u8 bytes[128]; };
 static u8* memory(std::vector<Line>& lines, u64 bytes) { return lines.resize(bytes / 128 + 1), lines[0].bytes; }
 
@@ -17,7 +17,7 @@ struct Matrix {
     BuddyView view;
     Order order;
 
-    // As many warps as there are places, and one more: those without one do nothing.
+    // One warp more than there are places; warps without a place do nothing.
     template <class Kernel>
     void each(Kernel kernel, u32 first, u32 count, u8* plain) {
         u32 warps = (u32)(order.places() / WARP + 2);

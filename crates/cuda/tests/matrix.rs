@@ -1,6 +1,5 @@
-//! Matrices that may be written, by the kernels' own text run on the CPU (`emu.h`): they lie as
-//! frozen ones do but for what overflows, rows written again read back, and a window is the one
-//! that the codec's own training finds.
+//! Writable matrices of the kernels, run on the CPU (`emu.h`): stored like frozen ones except for
+//! overflow, rows written twice read back, and a window equals that of the codec's own training.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -13,7 +12,7 @@ use buddy_codec::{Bf16, Codec, CodecKind, FrozenHeader, freeze, testing};
 use buddy_core::{ENTRY_BYTES, Entry, SECTOR_BYTES, Target};
 
 const WINDOW: u8 = 112;
-/// The nibble of an entry that is stored as it is.
+/// The nibble of a raw entry.
 const RAW: u8 = 5;
 
 fn build() -> PathBuf {
@@ -29,8 +28,7 @@ fn build() -> PathBuf {
     program
 }
 
-/// Samples of every kind and normal values, some of them far below the others, beginning at another
-/// place for each seed.
+/// Samples of every kind, and normal values with some far smaller; the seed sets the first one.
 fn data(entries: usize, seed: u32) -> Vec<Entry> {
     let normal = (0..entries as u32).map(|at| {
         let value = |i: u32| {
@@ -47,7 +45,7 @@ fn data(entries: usize, seed: u32) -> Vec<Entry> {
     normal.zip(few).enumerate().map(|(at, (one, other))| if at % 3 == 2 { other } else { one }).collect()
 }
 
-/// Runs and entries of each, as `Gpu::train_window` takes them, and the sample that they are.
+/// Returns runs and entries per run, as `Gpu::train_window` takes them, and that sample.
 fn sample(data: &[Entry]) -> ([u32; 2], Vec<Entry>) {
     let run = 8.min(data.len());
     let runs = 64.min(data.len() / run.max(1));

@@ -1,5 +1,5 @@
-// What a ReLU leaves (positive.cuh) has the stream and the nibble of `Bf16`, comes back, and is
-// refused where `Bf16` refuses it.
+// Values after a ReLU (positive.cuh) have the stream and nibble of `Bf16`, read back, and are
+// rejected where `Bf16` rejects them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,8 +12,8 @@ using namespace buddy;
 static u32 state = 1;
 static u32 draw() { return state = state * 1664525u + 1013904223u, state >> 8; }
 
-// Entries with few or many zeros, of near and far exponents, with short mantissas; now and then
-// with a sign, a NaN or tiny numbers.
+// Entries with few or many zeros, near and far exponents, and short mantissas; rarely with a sign,
+// a NaN or tiny numbers.
 static u32 value(u32 kind) {
     if (draw() % 16 < kind % 17) return 0;
     u32 base = kind % 23 == 0 ? 3 : kind % 29 == 0 ? 0 : 112, spread = 1 + kind / 16 % 20, sign = kind % 31 == 0 ? draw() % 40 == 0 : 0;
@@ -37,7 +37,7 @@ int main() {
         if (nibble == RAW || nibble == ZERO) continue;
         if (memcmp(row.chunks, wanted.chunks, sizeof row.chunks) != 0) fail("another stream", turn);
         if (decode_words<Positive>(row, nibble, ours, params) != OK || memcmp(ours, words, sizeof words) != 0) fail("other values", turn);
-        // Anything may stand there.
+        // Words of arbitrary content.
         row.store(draw() % 3, draw() * 257u);
         if (decode_words<Positive>(row, nibble, ours, params) != decode_words<Bf16>(row, nibble, theirs, params)) fail("another verdict", turn);
     }

@@ -1,5 +1,5 @@
-// An entry written by four lanes is the one that a thread writes, to the bit; and the places of a
-// cache are all different and all there. For the test beside this file.
+// An entry written by four lanes equals the one that a thread writes, bit for bit; the places of a
+// cache are distinct and complete. For device.rs.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -36,7 +36,8 @@ static void store(Stored& to, u32 window, u32 (&words)[WORDS]) {
     thread::store_entry<Bf16>(view, 0, words);
 }
 
-// As the kernel does it, lane by lane. False if it leaves the entry to a thread.
+// Stores an entry like the kernel, lane by lane. Returns false if it leaves the entry to one
+// thread.
 static bool store_quad(Stored& to, u32 window, const u32 (&words)[WORDS]) {
     u32 quarters[4][8], escapes[4], counts = 0;
     memcpy(quarters, words, sizeof quarters);

@@ -1,4 +1,4 @@
-// Quarters of a bf16 entry, as lanes of a fused kernel read them, for the test beside this file.
+// Reads quarters of a bf16 entry like the lanes of a linear kernel, for device.rs.
 #include <cstdio>
 
 #include "../kernels/buddy_device.cuh"

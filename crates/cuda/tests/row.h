@@ -1,8 +1,8 @@
-// What `Row` of tile.cuh is on the GPU, for emu.h, and what else kernels of tiles use.
+// Replaces `Row` of tile.cuh for emu.h, and the other primitives of tile kernels.
 #pragma once
 #include <algorithm>
 
-#define BUDDY_EMULATED  // warps are there, too
+#define BUDDY_EMULATED // warps exist, too
 #include "emu.h"
 #include "../kernels/tile.cuh"
 
@@ -31,7 +31,7 @@ inline void cp_async_wait_warp() {
     __syncwarp();
 }
 
-// Rows start at multiples of 128 bytes, so that the permutation of chunks is an XOR of the address.
+// Rows start at multiples of 128 bytes, so that the swizzle is an XOR of the address.
 struct Row {
     u64 start;
 

@@ -1,6 +1,5 @@
-// Sizes of many spans with several codecs in one pass, by the kernel's own text, emulated: data,
-// spans, what codecs are asked and what they learned come by stdin; the sums and the classes go to
-// stdout.
+// Sizes of many spans with several codecs in one pass, by the emulated kernel: data, spans,
+// requests and codec parameters from stdin; sums and classes to stdout.
 #include "row.h"
 
 #include "../kernels/survey.cu"
@@ -18,7 +17,7 @@ int main() {
     struct { u64 lines, spans, rows, tiles, classes, learned, blocks; } how = take<decltype(how)>(1)[0];
     std::vector<Line> data = take<Line>(how.lines);
     std::vector<u64> numbers = take<u64>(4 * how.spans), wanted = take<u64>(3 * how.rows);
-    // Each block of what is learned lies at a multiple of 16 bytes.
+    // Each block of parameters is aligned to 16 bytes.
     std::vector<Quad> learned = take<Quad>(how.learned);
     std::vector<u8> classes(how.classes, 9);
     std::vector<Span> spans(how.spans);

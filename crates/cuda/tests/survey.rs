@@ -1,6 +1,6 @@
-//! Sizes counted in place, by the kernel's own text on the CPU (`emu.h`) and on a real GPU, and
-//! allocations that own their memory. Without a GPU what needs one says that it was skipped; with
-//! `BUDDY_REQUIRE_GPU=1` it fails instead.
+//! Survey sizes, of the kernel run on the CPU (`emu.h`) and on a real GPU, and allocations that own
+//! their memory. Without a GPU the tests that need one report that they were skipped; with
+//! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use std::{
     io::Write,
@@ -20,7 +20,7 @@ fn download(bytes: &DeviceBytes) -> Vec<u8> {
     host
 }
 
-/// What the CPU says of the same bytes: the histogram and each entry's class.
+/// The CPU's result for the same bytes: the histogram and each entry's class.
 fn expected(bytes: &[u8], codec: &Codec) -> (Histogram, Vec<u8>) {
     let (whole, rest) = bytes.as_chunks::<ENTRY_BYTES>();
     let last = last_entry(rest);
@@ -32,8 +32,8 @@ fn expected(bytes: &[u8], codec: &Codec) -> (Histogram, Vec<u8>) {
     (histogram, entries.iter().map(|entry| codec.class(entry).index() as u8).collect())
 }
 
-/// Spans of all lengths and codecs in one survey, with classes, are what the CPU finds. Most codecs
-/// look at the same memory.
+/// Spans of all lengths and codecs in one survey, with classes, equal the CPU's result. Most codecs
+/// share memory.
 #[test]
 fn a_survey_is_what_the_cpu_finds() {
     on_gpu(|gpu| {
@@ -74,7 +74,7 @@ fn a_survey_is_what_the_cpu_finds() {
     });
 }
 
-/// The kernel of these codecs, on the CPU.
+/// Builds the kernel of these codecs for the CPU.
 fn emulated(kinds: &[CodecKind]) -> PathBuf {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sizes-{}", kinds[0]));
     let source = Source::survey(kinds).unwrap();
@@ -89,8 +89,8 @@ fn emulated(kinds: &[CodecKind]) -> PathBuf {
     program
 }
 
-/// What the emulated kernel finds of parts of the data: a histogram for each codec and part, in
-/// this order, and classes.
+/// Returns the emulated kernel's histograms for each codec and part of the data, in this order, and
+/// the classes.
 fn ask(
     program: &Path,
     data: &[u8],
@@ -103,7 +103,7 @@ fn ask(
         spans.extend([part.start as u64, part.len() as u64, tiles, row as u64]);
         tiles += part.len().div_ceil(32 * ENTRY_BYTES) as u64;
         for codec in codecs {
-            // Only every second part has its classes written.
+            // Only every second part requests classes.
             let to = if row % 2 == 0 { classes as u64 } else { u64::MAX };
             wanted.extend([to, u64::from(Params::of(codec).window()), learned.len() as u64 / 4]);
             learned.extend(codec.block());
@@ -131,8 +131,7 @@ fn ask(
     (sums.as_chunks().0.iter().map(histogram).collect(), classes.to_vec())
 }
 
-/// The kernel's own text, on the CPU: every group of codecs, spans that end in an entry and in a
-/// tile, more of them than warps.
+/// Every group of codecs, with partial entries and partial tiles, and with more spans than warps.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_kernel_finds_what_the_codecs_find() {
@@ -167,7 +166,7 @@ fn memory_of_the_host_is_refused() {
     on_gpu(|gpu| {
         let stream = gpu.stream().unwrap();
         let host = vec![0u8; 4096];
-        // SAFETY: none is needed; the call must refuse the address.
+        // SAFETY: no condition applies; the call must reject the address.
         let span = unsafe { DeviceSpan::from_raw((host.as_ptr() as u64).next_multiple_of(16), 1024) };
         let one = Surveyed { span, codec: CodecKind::Bpc.train(&[]), classes: None };
         assert!(matches!(gpu.survey(&stream, &[one]), Err(Error::Shape { .. })));
@@ -176,7 +175,7 @@ fn memory_of_the_host_is_refused() {
     });
 }
 
-/// Lengths that end inside an entry, parts, and what is refused.
+/// Lengths inside an entry, parts, and rejected arguments.
 #[test]
 fn an_allocation_keeps_every_byte_and_frees_its_memory() {
     on_gpu(|gpu| {
@@ -212,7 +211,7 @@ fn an_allocation_keeps_every_byte_and_frees_its_memory() {
     });
 }
 
-/// The current context is used as it is, and survives what borrowed it.
+/// The current context is used as is, and survives its borrower.
 #[test]
 fn the_current_context_is_borrowed() {
     on_gpu(|gpu| {

@@ -1,4 +1,4 @@
-// The kernels' codecs on a CPU: requests in, answers out, for the test beside this file.
+// The kernels' codecs on a CPU: answers requests, for twin.rs.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -73,8 +73,8 @@ int main() {
                             serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
                             serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>,
                             serve<Prefix32>, serve<Prefix64>, serve<Rank32>, serve<Rank64>, serve<Near64>, serve<BpcBest>};
-    // What the codec learned comes first. It lies in memory of its own: the sanitiser sees an
-    // access past its end.
+    // The codec's parameters come first, in separate memory, so that the sanitiser sees an access
+    // past its end.
     u64 words;
     if (fread(&words, sizeof words, 1, stdin) != 1) return 1;
     std::vector<u32> learned(words);

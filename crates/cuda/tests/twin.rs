@@ -1,7 +1,6 @@
-//! The kernels' per-entry functions, compiled as plain C++, are the Rust codecs to the bit: on the
-//! golden entries, on structured ones, and on streams that no encoder wrote. The C++ runs under the
-//! address and undefined-behaviour sanitisers, so an access outside the row, or an impossible
-//! shift, ends it.
+//! The kernels' per-entry functions, compiled as plain C++, equal the Rust codecs bit for bit: on
+//! the golden entries, on structured ones, and on invalid streams. The C++ runs under the address
+//! and undefined-behaviour sanitisers, so an access outside the row, or an invalid shift, ends it.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +14,7 @@ use buddy_core::{Entry, Layout, SizeClass, ZERO_ENTRY};
 use proptest::{prelude::*, test_runner::Config};
 
 const LAYOUTS: [Layout; 3] = [Layout::A, Layout::B, Layout::C];
-/// Bits of the longest stream that is stored as one.
+/// Bits of the longest stream that is stored.
 const STORED: u32 = 768;
 
 /// Builds the twin once for all tests.
@@ -39,7 +38,7 @@ fn twin() -> &'static PathBuf {
 
 struct Request<'a> {
     codec: &'a Codec,
-    /// The stream's bytes and layout to decode, or nothing to encode the entry.
+    /// The stream's bytes and layout to decode, or `None` to encode the entry.
     decode: Option<(usize, Layout)>,
     entry: Entry,
 }
@@ -52,7 +51,7 @@ struct Answer {
     bytes: Entry,
 }
 
-/// Has the twin answer requests of one codec, all in one run of it.
+/// Sends all requests of one codec to one run of the twin.
 fn ask(requests: &[Request<'_>]) -> Vec<Answer> {
     let mut child =
         Command::new(twin()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the twin starts");
@@ -88,8 +87,8 @@ fn answer(bytes: &[u8; 144]) -> Answer {
     Answer { status: word(0), size_bits: word(1), bits: word(2), layout: word(3), bytes: entry }
 }
 
-/// Every codec with kernels, trained on nothing and on the samples where it learns; bf16 with
-/// windows at both ends, and codecs of fields with what training rarely finds.
+/// Lists every codec with kernels, untrained and trained on the samples; bf16 with windows at both
+/// ends, and field codecs with parameters that training rarely finds.
 fn every_codec() -> Vec<Codec> {
     let windows = [0, 112, 240].map(|window| Codec::Bf16(Bf16::new(window).expect("a window")));
     let others = buddy_cuda::codecs().filter(|&kind| kind != CodecKind::Bf16);
@@ -100,10 +99,10 @@ fn every_codec() -> Vec<Codec> {
     trained.chain(windows).chain(LEARNED.map(|text| serde_json::from_str(text).expect(text))).collect()
 }
 
-/// Strides of both orders up to the largest, shifts, widths of first fields from nothing to all;
-/// tables of one value and of three, also with coded places, with and without words that have none;
-/// units that are powers of two and others; prefix codes of words and of both orders, frequent
-/// lengths short and long.
+/// Strides of both orders up to the largest, shifts, and widths of first fields from none to all;
+/// tables of one value and of three, also with coded indices, with and without words outside the
+/// table; units that are powers of two and others; prefix codes of words and of both orders,
+/// frequent lengths short and long.
 const LEARNED: [&str; 21] = [
     r#"{"codec":"stride32","stride":1,"order":2,"shift":0,"first":[3,9,20]}"#,
     r#"{"codec":"stride32","stride":3,"order":1,"shift":31,"first":[0,12,32]}"#,
@@ -128,7 +127,7 @@ const LEARNED: [&str; 21] = [
     r#"{"codec":"prefix64","stride":1,"order":2,"first":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 ];
 
-/// Sizes, streams and layouts are those of Rust.
+/// Sizes, streams and layouts equal Rust's.
 fn encodes_alike(entries: &[Entry]) {
     for codec in every_codec() {
         let request = |&entry: &Entry| Request { codec: &codec, decode: None, entry };
@@ -186,7 +185,7 @@ fn decodes_alike(codec: &Codec, streams: &[Entry]) {
     }
 }
 
-/// The first bytes of an entry's stream, whatever its length.
+/// The first bytes of an entry's stream, padded to a fixed length.
 fn stream_of(codec: &Codec, entry: &Entry) -> Entry {
     let mut stream = Stream::default();
     codec.encode(entry, &mut stream);
@@ -222,7 +221,8 @@ fn good_streams_decode_alike() {
 fn streams_with_a_flipped_bit_decode_alike() {
     let samples = testing::samples();
     for codec in every_codec() {
-        // All in one run of the twin: to start it under its sanitisers takes longer than to answer.
+        // All in one run of the twin, since starting it under sanitisers takes longer than
+        // answering.
         let flips = samples.iter().step_by(5).flat_map(|entry| {
             let stream = stream_of(&codec, entry);
             (0..768).step_by(3).map(move |bit| {

@@ -1,4 +1,4 @@
-//! NVRTC: sources to machine code.
+//! NVRTC: compiles CUDA C++ to machine code.
 
 use std::{
     ffi::{CString, c_char},
@@ -7,13 +7,13 @@ use std::{
 
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 
-/// Whether the compiler's library can be loaded.
+/// Returns true if the compiler's library can be loaded.
 pub(crate) fn has_compiler() -> bool {
     // SAFETY: loading libnvrtc runs only its own initialisers.
     unsafe { nvrtc_sys::is_culib_present() }
 }
 
-/// Compiles a program to machine code, or says what the compiler said.
+/// Compiles a program to machine code; returns the compiler's log on failure.
 pub(crate) fn compile(
     name: &str,
     text: &str,
@@ -57,7 +57,7 @@ fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, String> {
         .result()
         .map_err(|error| error.to_string())?;
     let mut image = vec![0; size];
-    // SAFETY: as above, and the image has the bytes that were asked for.
+    // SAFETY: as above, and the image has the requested size.
     unsafe { nvrtc_sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast()) }
         .result()
         .map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The context that the calling thread has, made by someone else.
+//! The calling thread's current context, created by someone else.
 
 use std::{ptr, sync::Arc};
 
@@ -7,15 +7,14 @@ use cudarc::driver::{CudaContext, DriverError, sys};
 /// A context that is current.
 pub(crate) struct Current {
     pub(crate) context: sys::CUcontext,
-    /// Unlike its address, never given to another one.
+    /// Unlike an address, never reused.
     pub(crate) id: u64,
 }
 
-/// The context that is current on this thread.
+/// Returns the calling thread's current context.
 pub(crate) fn current() -> Option<Current> {
     let (mut context, mut id) = (ptr::null_mut(), 0);
-    // SAFETY: the driver writes one address. Before anyone has initialised the driver it says so:
-    // no context.
+    // SAFETY: the driver writes one address. An uninitialised driver returns an error: no context.
     let found = unsafe { sys::cuCtxGetCurrent(&mut context) }.result();
     if found.is_err() || context.is_null() {
         return None;
@@ -28,34 +27,32 @@ pub(crate) fn current() -> Option<Current> {
 /// Wraps a context, which must be current, without ever ending it.
 pub(crate) fn borrow_context(context: sys::CUcontext) -> Result<Arc<CudaContext>, DriverError> {
     let mut device = 0;
-    // SAFETY: the driver writes one number, of the current context.
+    // SAFETY: the driver writes one number about the current context.
     unsafe { sys::cuCtxGetDevice(&mut device) }.result()?;
-    // SAFETY: the context is alive and of this device. The wrapper would destroy it with its last
-    // clone: the clone that is forgotten here never goes, so that the owner keeps it. Making it
-    // asks for the current context once more, which cannot fail after it was found a moment ago.
+    // SAFETY: the context is alive and of this device. The wrapper destroys it with its last clone;
+    // the clone forgotten here prevents that, so the owner keeps it. The constructor queries the
+    // current context, which just succeeded.
     let wrapped = unsafe { CudaContext::from_raw_context(device as usize, device, context) }?;
     std::mem::forget(wrapped.clone());
     Ok(wrapped)
 }
 
-/// Whether a context that was seen with this number is still there. Numbers are not given twice.
+/// Returns true if the context with this id still exists. Ids are never reused.
 pub(crate) fn lives(context: sys::CUcontext, id: u64) -> bool {
     let mut found = 0;
-    // SAFETY: the driver looks the handle up and says no to one that it does not know; it writes
-    // one number.
+    // SAFETY: the driver looks the handle up and rejects unknown ones; it writes one number.
     unsafe { sys::cuCtxGetId(context, &mut found) }.result().is_ok_and(|()| found == id)
 }
 
-/// How many bytes from this address on the driver knows as memory of its own: device memory, or
-/// host memory that it mapped. Memory that was mapped in pieces, as allocators of growing segments
-/// do, counts as far as the pieces touch.
+/// Returns how many bytes from an address on, up to `enough`, the driver knows as GPU-accessible:
+/// device memory, or mapped host memory. Contiguous mapped pieces, as allocators with growing
+/// segments make them, count together.
 pub(crate) fn reach(address: u64, enough: u64) -> u64 {
     let mut end = address;
     while end - address < enough {
         let Some((start, bytes)) = range(end) else { break };
         end = start.saturating_add(bytes);
-        // Asked only where it decides: memory checkers report every call that the driver answers
-        // with no.
+        // Queried only where it decides: memory checkers report every rejected driver call.
         if end - address < enough && !is_mapped_piece(start) {
             break;
         }
@@ -63,7 +60,7 @@ pub(crate) fn reach(address: u64, enough: u64) -> u64 {
     end - address
 }
 
-/// The allocation or the mapped piece that an address lies in: its start and its bytes.
+/// Returns the start and size of the allocation or mapped piece that holds an address.
 fn range(address: u64) -> Option<(u64, u64)> {
     use sys::CUpointer_attribute::{CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
     let number = |attribute| {
@@ -78,11 +75,11 @@ fn range(address: u64) -> Option<(u64, u64)> {
     (start <= address && address - start < bytes).then_some((start, bytes))
 }
 
-/// Whether an address is of memory that was made and mapped in two steps, of which several may lie
-/// side by side.
+/// Returns true for memory that was reserved and mapped in two steps; several such pieces may be
+/// contiguous.
 fn is_mapped_piece(address: u64) -> bool {
     let mut handle = 0;
-    // SAFETY: the driver writes one handle, which is given back at once.
+    // SAFETY: the driver writes one handle, which is released at once.
     unsafe {
         let kept = sys::cuMemRetainAllocationHandle(&mut handle, address as *mut std::ffi::c_void);
         kept.result().is_ok() && sys::cuMemRelease(handle).result().is_ok()

@@ -1,15 +1,15 @@
-//! How a kernel is started: its grid, its shared memory, its arguments.
+//! Kernel launches: grid, shared memory, arguments.
 
 use std::ffi::c_void;
 
 use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, DriverError, sys};
 
-/// Shared memory that a kernel has without asking.
+/// Dynamic shared memory that needs no attribute.
 const USUAL_SHARED: u32 = 48 << 10;
 
 /// The arguments of a launch: a tuple, in the order of the kernel's parameters.
 pub trait Arguments {
-    /// Where each of them is, as `cuLaunchKernelEx` takes them.
+    /// Returns the address of each argument, for `cuLaunchKernelEx`.
     fn places(&self) -> Vec<*mut c_void>;
 }
 
@@ -33,7 +33,7 @@ arguments!(A B C D E);
 arguments!(A B C D E F);
 arguments!(A B C D E F G);
 
-/// Lets a kernel have so much dynamic shared memory.
+/// Allows a kernel `shared` bytes of dynamic shared memory.
 pub(crate) fn allow(kernel: &CudaFunction, shared: u32) -> Result<(), DriverError> {
     let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     kernel.set_attribute(most, shared as i32)
@@ -48,19 +48,19 @@ pub struct Launch {
     pub threads: u32,
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
-    /// Programmatic dependent launch: it may begin while the kernel before it in the stream ends.
+    /// Programmatic dependent launch: may begin while the preceding kernel ends.
     pub overlaps: bool,
-    /// Blocks of a cluster, where the kernel does not say itself; 1 for none.
+    /// CTAs of a cluster, if the kernel does not state it; 1 for none.
     pub cluster: u32,
 }
 
 impl Launch {
-    /// A launch that waits for the kernel before it.
+    /// Creates a launch that waits for the preceding kernel.
     pub fn new(blocks: (u32, u32), threads: u32, shared: u32) -> Self {
         Self { blocks, threads, shared, overlaps: false, cluster: 1 }
     }
 
-    /// Blocks in a row, without dynamic shared memory.
+    /// Creates a one-dimensional grid without dynamic shared memory.
     ///
     /// # Panics
     /// For 2^32 blocks or more.
@@ -68,15 +68,15 @@ impl Launch {
         Self::new((u32::try_from(blocks).expect("fewer than 2^32 blocks"), 1), threads, 0)
     }
 
-    /// Starts a kernel on this grid when the stream gets there.
+    /// Enqueues a kernel on a stream.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     ///
     /// # Safety
-    /// The arguments are the kernel's, in number, order and type. Every address among them is valid
-    /// for what the kernel does there until the stream has passed it. A kernel that overlaps waits
-    /// by itself for what the one before it does.
+    /// The arguments match the kernel's parameters in number, order and type. Every address among
+    /// them stays valid until the stream has passed the kernel. A kernel that `overlaps`
+    /// synchronises with its predecessor itself.
     pub unsafe fn start(
         self,
         stream: &CudaStream,
@@ -90,10 +90,10 @@ impl Launch {
         unsafe { self.start_allowed(stream, kernel, arguments) }
     }
 
-    /// [`start`](Self::start) of a kernel that was [allowed](allow) as much shared memory.
+    /// [`start`](Self::start) for a kernel that was [allowed](allow) its shared memory.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     ///
     /// # Safety
     /// As for [`start`](Self::start).

@@ -1,5 +1,5 @@
-//! Everything unsafe: calls of the driver and of the compiler, each behind a function that keeps
-//! its conditions.
+//! Unsafe calls of the driver and of the compiler, each behind a function that upholds its
+//! conditions.
 
 mod compiler;
 mod current;
@@ -60,15 +60,14 @@ unsafe impl DeviceRepr for PickView {}
 // SAFETY: likewise, the struct of `norm.cu`.
 unsafe impl DeviceRepr for Normalising {}
 
-/// The least CUDA version that the driver must have, and the first driver that has it: what the
-/// kernels' machine code and the calls here are of.
+/// The lowest CUDA version of the driver that the kernels' machine code and the calls here need,
+/// and the first driver with it.
 const LEAST_VERSION: (i32, &str) = (13000, "580");
 
-/// What a driver must have to be asked for its version, and what only one of our version has.
+/// The functions that every driver has, and those that only a driver of this version has.
 const FUNCTIONS: [&str; 4] = ["cuInit", "cuDriverGetVersion", "cuCtxGetId", "cuPointerGetAttribute"];
 
-/// Whether there is a driver that can be used: its library, its functions, its version. Asked until
-/// it is.
+/// Checks for a usable driver: its library, functions and version. Repeated until it succeeds.
 pub(crate) fn usable() -> Result<(), Error> {
     static FOUND: OnceLock<()> = OnceLock::new();
     if FOUND.get().is_none() {
@@ -84,7 +83,7 @@ fn look() -> Result<(), Error> {
         return Err(Error::NoDriver);
     }
     let has = |name: &str| {
-        // SAFETY: the library was found a moment ago; the symbol is looked up and not called.
+        // SAFETY: the library was just found; the symbol is looked up and not called.
         unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok()
     };
     let lacks = |names: &[&'static str]| names.iter().find(|name| !has(name)).copied();
@@ -100,38 +99,37 @@ fn look() -> Result<(), Error> {
     lacks(&FUNCTIONS).map_or(Ok(()), |function| Err(Error::BadDriver { function }))
 }
 
-/// Reads eight bytes of device memory once the stream has passed everything before, and waits for
-/// them.
+/// Reads eight bytes of device memory in stream order, and waits for them.
 pub(crate) fn read_number(stream: &CudaStream, address: u64) -> Result<u64, DriverError> {
     stream.context().bind_to_thread()?;
     let mut number = 0u64;
     let to = (&raw mut number).cast();
-    // SAFETY: the caller's address is in a span of this GPU; the number lives until the stream was
-    // waited for.
+    // SAFETY: the caller's address is in a span of this GPU; the number lives until the stream is
+    // synchronised.
     unsafe { sys::cuMemcpyDtoHAsync_v2(to, address, 8, stream.cu_stream()) }.result()?;
     stream.synchronize()?;
     Ok(number)
 }
 
-/// The driver's version, such as 13000.
+/// Returns the driver's CUDA version, such as 13000.
 pub(crate) fn version() -> Result<i32, DriverError> {
     let mut version = 0;
-    // SAFETY: the driver writes one number to where it is told.
+    // SAFETY: the driver writes one number to the given address.
     unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
     Ok(version)
 }
 
-/// The architecture of a GPU by its number, as 90, without a context.
+/// Returns a GPU's architecture, such as 90, without creating a context.
 pub(crate) fn architecture(ordinal: i32) -> Result<u32, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let device = result::device::get(ordinal)?;
-    // SAFETY: the driver writes one number for a device that it has just named.
+    // SAFETY: the driver writes one number, for a device that it has just returned.
     let number = |attribute| unsafe { result::device::get_attribute(device, attribute) };
     let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     Ok((10 * major + number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?) as u32)
 }
 
-/// Copies from one span to another when the stream gets there, as far as the shorter one reaches.
+/// Copies one span to another in stream order, up to the length of the shorter one.
 pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), DriverError> {
     stream.context().bind_to_thread()?;
     let bytes = from.bytes().min(to.bytes()) as usize;
@@ -139,7 +137,7 @@ pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>
     unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, stream.cu_stream()) }
 }
 
-/// Sets all bytes of a span when the stream gets there.
+/// Sets all bytes of a span in stream order.
 pub(crate) fn fill(stream: &CudaStream, span: DeviceSpan<'_>, value: u8) -> Result<(), DriverError> {
     stream.context().bind_to_thread()?;
     // SAFETY: the span is memory of this GPU for as long as the work on it lasts.

@@ -1,36 +1,36 @@
-//! Memory that the GPU reaches, taken and freed.
+//! Owned memory that the GPU can access.
 
 use std::{ptr, sync::Arc};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-/// A run of memory that the GPU reaches, freed with it.
+/// Memory that the GPU can access, freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Region {
     context: Arc<CudaContext>,
     address: u64,
     bytes: u64,
-    /// Where the host sees it, if it is pinned host memory.
+    /// Host address, if this is pinned host memory.
     host: Option<*mut u8>,
 }
 
-// SAFETY: the region is plain memory that no thread owns; the driver's calls take any thread that
-// has bound the context, which every function here does.
+// SAFETY: the region is plain memory that no thread owns; driver calls work from any thread that
+// has bound the context, as every function here does.
 unsafe impl Send for Region {}
 // SAFETY: likewise; the host's view is touched only when the context is idle, or by single volatile
 // reads.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Device memory, which holds anything.
+    /// Allocates device memory, uninitialised.
     pub(crate) fn device(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, DriverError> {
         context.bind_to_thread()?;
-        // SAFETY: the memory is only ever given to kernels and copies, never read as a type.
+        // SAFETY: the memory is only passed to kernels and copies, never read as a type.
         let address = unsafe { result::malloc_sync(bytes.max(1) as usize) }?;
         Ok(Self { context: context.clone(), address, bytes, host: None })
     }
 
-    /// Pinned host memory that the GPU reaches at an address of its own.
+    /// Allocates zeroed pinned host memory, mapped to a GPU address.
     pub(crate) fn pinned(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, DriverError> {
         context.bind_to_thread()?;
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
@@ -41,7 +41,7 @@ impl Region {
         let mapped = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, host, 0) }.result();
         let region = Self { context: context.clone(), address, bytes, host: Some(host.cast()) };
         mapped?;
-        // SAFETY: the allocation has these bytes, and no one else knows of it yet.
+        // SAFETY: the allocation has these bytes and is not shared yet.
         unsafe { ptr::write_bytes(host.cast::<u8>(), 0, bytes as usize) };
         Ok(region)
     }
@@ -54,19 +54,19 @@ impl Region {
         self.bytes
     }
 
-    /// Copies bytes in, and waits: the driver's call alone returns while the last of them are still
-    /// on their way, and streams would not wait for them.
+    /// Copies bytes in, and waits: the driver call alone may return before the last bytes arrive,
+    /// and streams would not wait for them.
     pub(crate) fn upload(&self, offset: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.assert_holds(offset, bytes.len() as u64);
         self.context.synchronize()?;
         match self.host {
             Some(host) => {
-                // SAFETY: the range lies in the region, and the GPU is done with it.
+                // SAFETY: the range is inside the region, and the GPU is done with it.
                 unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), host.add(offset as usize), bytes.len()) };
                 Ok(())
             }
             None => {
-                // SAFETY: the range lies in the region.
+                // SAFETY: the range is inside the region.
                 unsafe { result::memcpy_htod_sync(self.address + offset, bytes) }?;
                 self.context.synchronize()
             }
@@ -79,36 +79,36 @@ impl Region {
         self.context.synchronize()?;
         match self.host {
             Some(host) => {
-                // SAFETY: the range lies in the region, and the GPU is done with it.
+                // SAFETY: the range is inside the region, and the GPU is done with it.
                 unsafe {
                     ptr::copy_nonoverlapping(host.add(offset as usize), bytes.as_mut_ptr(), bytes.len())
                 };
                 Ok(())
             }
-            // SAFETY: the range lies in the region.
+            // SAFETY: the range is inside the region.
             None => unsafe { result::memcpy_dtoh_sync(bytes, self.address + offset) },
         }
     }
 
-    /// Sets bytes, and waits, which the driver's call alone does not.
+    /// Sets bytes, and waits, which the driver call alone does not.
     pub(crate) fn fill(&self, offset: u64, bytes: u64, value: u8) -> Result<(), DriverError> {
         self.assert_holds(offset, bytes);
         self.context.synchronize()?;
         match self.host {
             Some(host) => {
-                // SAFETY: the range lies in the region, and the GPU is done with it.
+                // SAFETY: the range is inside the region, and the GPU is done with it.
                 unsafe { ptr::write_bytes(host.add(offset as usize), value, bytes as usize) };
                 Ok(())
             }
             None => {
-                // SAFETY: the range lies in the region.
+                // SAFETY: the range is inside the region.
                 unsafe { result::memset_d8_sync(self.address + offset, value, bytes as usize) }?;
                 self.context.synchronize()
             }
         }
     }
 
-    /// Sets bytes when the stream gets there.
+    /// Sets bytes in stream order.
     pub(crate) fn fill_on(
         &self,
         stream: &CudaStream,
@@ -118,11 +118,11 @@ impl Region {
     ) -> Result<(), DriverError> {
         self.assert_holds(offset, bytes);
         self.context.bind_to_thread()?;
-        // SAFETY: the range lies in the region, which frees itself only after all work on it.
+        // SAFETY: the range is inside the region, which is freed only after all work on it.
         unsafe { result::memset_d8_async(self.address + offset, value, bytes as usize, stream.cu_stream()) }
     }
 
-    /// Copies to pinned memory when the stream gets there.
+    /// Copies to pinned memory in stream order.
     pub(crate) fn copy_on(
         &self,
         stream: &CudaStream,
@@ -134,7 +134,7 @@ impl Region {
         to.assert_holds(0, bytes);
         let host = to.host.expect("the copy goes to pinned memory");
         self.context.bind_to_thread()?;
-        // SAFETY: both ranges lie in their regions, which free themselves only after all work on
+        // SAFETY: both ranges are inside their regions, which are freed only after all work on
         // them.
         unsafe {
             sys::cuMemcpyDtoHAsync_v2(host.cast(), self.address + offset, bytes as usize, stream.cu_stream())
@@ -142,19 +142,19 @@ impl Region {
         .result()
     }
 
-    /// Copies from pinned memory when the stream gets there.
+    /// Copies from pinned memory in stream order.
     pub(crate) fn send_on(&self, stream: &CudaStream, to: &Self, bytes: u64) -> Result<(), DriverError> {
         self.assert_holds(0, bytes);
         to.assert_holds(0, bytes);
         let host = self.host.expect("the copy comes from pinned memory");
         self.context.bind_to_thread()?;
-        // SAFETY: both ranges lie in their regions, which free themselves only after all work on
+        // SAFETY: both ranges are inside their regions, which are freed only after all work on
         // them.
         unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, host.cast(), bytes as usize, stream.cu_stream()) }
             .result()
     }
 
-    /// Copies device memory to pinned memory when the stream gets there.
+    /// Copies device memory to pinned memory in stream order.
     pub(crate) fn receive_on(
         &self,
         stream: &CudaStream,
@@ -165,8 +165,8 @@ impl Region {
         self.assert_holds(offset, bytes);
         let host = self.host.expect("the copy goes to pinned memory");
         self.context.bind_to_thread()?;
-        // SAFETY: the range lies in the region; `from` is inside a span, whose memory its owner
-        // vouched for.
+        // SAFETY: the range is inside the region; `from` is inside a span, which its owner keeps
+        // alive.
         unsafe {
             let to = host.add(offset as usize).cast();
             sys::cuMemcpyDtoHAsync_v2(to, from, bytes as usize, stream.cu_stream())
@@ -178,16 +178,16 @@ impl Region {
     pub(crate) fn put(&self, numbers: &[u64]) {
         self.assert_holds(0, 8 * numbers.len() as u64);
         let host = self.host.expect("only pinned memory has a host's view").cast::<u64>();
-        // SAFETY: the numbers lie in the region, and the caller says that the GPU is done with it.
+        // SAFETY: the numbers fit the region, and the caller states that the GPU is done with it.
         unsafe { ptr::copy_nonoverlapping(numbers.as_ptr(), host, numbers.len()) };
     }
 
-    /// A number that the GPU may be writing: it is the one before or the one after.
+    /// Reads a number that the GPU may be writing; returns the old or the new value.
     pub(crate) fn peek(&self, index: usize) -> u64 {
         self.assert_holds(8 * index as u64, 8);
         let host = self.host.expect("only pinned memory has a host's view").cast::<u64>();
-        // SAFETY: the number lies in the region; aligned 8-byte accesses are whole on every host
-        // that CUDA has.
+        // SAFETY: the number is inside the region; aligned 8-byte accesses are atomic on every CUDA
+        // host.
         unsafe { ptr::read_volatile(host.add(index)) }
     }
 
@@ -202,8 +202,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // Nobody can be told that this failed, and the next call, which has no part in it, must not
-        // be.
+        // A failure here cannot be reported, and must not surface in the next call.
         let _ = self.context.bind_to_thread();
         let freed = match self.host {
             // SAFETY: allocated by `pinned`, freed once; the call waits for the GPU's work on it.

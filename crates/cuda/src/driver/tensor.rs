@@ -1,4 +1,4 @@
-//! Matrices as the copy engine of Hopper's multiprocessors sees them.
+//! Tensor maps of bf16 matrices, for TMA.
 
 use std::ptr::from_ref;
 
@@ -6,8 +6,8 @@ use cudarc::driver::{DeviceRepr, DriverError, sys};
 
 use crate::bytes::DeviceSpan;
 
-/// A matrix of bf16, cut into boxes that lie in shared memory as products of warpgroups want them:
-/// `TensorMap` of `bulk.cuh`.
+/// A tensor map of a bf16 matrix, in boxes with the 128-byte swizzle of wgmma: `TensorMap` of
+/// `bulk.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct TensorMap(sys::CUtensorMap);
@@ -16,10 +16,10 @@ pub(crate) struct TensorMap(sys::CUtensorMap);
 unsafe impl DeviceRepr for TensorMap {}
 
 impl TensorMap {
-    /// Rows of so many values, one after the other, in boxes of 64 values of so many rows.
+    /// Encodes `rows` contiguous rows of `values` values, in boxes of 64 values by `box_rows` rows.
     ///
     /// # Errors
-    /// What the driver says: memory must be aligned to 16 bytes.
+    /// A driver error: memory must be aligned to 16 bytes.
     pub(crate) fn rows(
         span: DeviceSpan<'_>,
         values: u32,
@@ -29,8 +29,8 @@ impl TensorMap {
         let mut map = sys::CUtensorMap { opaque: [0; 16] };
         let (sizes, pitch) = ([u64::from(values), u64::from(rows)], u64::from(values) * 2);
         let (boxes, steps) = ([64, box_rows], [1, 1]);
-        // SAFETY: all arrays have two numbers, and the pitches one less; the driver keeps none of
-        // their addresses.
+        // SAFETY: all arrays have two elements, and the pitches one; the driver keeps none of their
+        // addresses.
         unsafe {
             sys::cuTensorMapEncodeTiled(
                 &mut map,

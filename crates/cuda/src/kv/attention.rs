@@ -1,4 +1,4 @@
-//! Decode attention over a cache: the last tokens of each sequence ask.
+//! Decode attention over a KV cache: queries of the last tokens of each sequence.
 
 use std::{collections::HashMap, sync::PoisonError};
 
@@ -11,14 +11,13 @@ use super::{
 };
 use crate::{DeviceSpan, Error};
 
-/// Percent of a multiprocessor's memory that are shared memory, as much as can be, and not cache.
+/// Shared-memory carve-out: the largest share, in percent.
 const ALL_SHARED: i32 = 100;
 
-/// The kernels by values of a head and columns, whether tokens are fresh, and whether items are
-/// clusters'.
+/// Loaded kernels by head dimension, columns, fresh token, and clusters.
 pub(crate) type Attentions = HashMap<(u32, u32, bool, bool), CudaFunction>;
 
-/// What the kernel takes: the struct `Attention` of `attention_plan.cuh`.
+/// The kernel's argument: the struct `Attention` of `attention_plan.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct AttentionArguments {
@@ -42,44 +41,43 @@ pub struct AttentionArguments {
     reserved: u32,
 }
 
-/// What is asked of a layer.
+/// Arguments of attention in one layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Attend<'a> {
     /// The layer.
     pub layer: u32,
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: u32,
-    /// Tokens of each sequence that ask: its last ones. Each sees those before it and itself.
+    /// Query tokens of each sequence, its last ones, with a causal mask.
     pub tokens: u32,
-    /// Heads that ask for each head of keys and values. With tokens, at most 16 columns.
+    /// Query heads per KV head (GQA). `group * tokens` is at most 16.
     pub group: u32,
-    /// Scores are multiplied by it; usually one over the root of a head's values.
+    /// Scale of the scores, usually one over the square root of the head dimension.
     pub scale: f32,
-    /// bf16: of each sequence its tokens, of each all heads that ask, those of one head of keys and
-    /// values together.
+    /// Queries, bf16: [sequence][token][head], the query heads of a KV head together.
     pub queries: DeviceSpan<'a>,
-    /// The result, in the same order.
+    /// The output, in the same order.
     pub out: DeviceSpan<'a>,
-    /// Pages, 32 bits each, as many to a sequence as there is room for.
+    /// Page table, 32 bits per page; an equal number of pages for each sequence.
     pub table: DeviceSpan<'a>,
-    /// Tokens of each sequence, the ones that ask included: 32 bits each.
+    /// Tokens of each sequence, query tokens included, 32 bits each.
     pub lengths: DeviceSpan<'a>,
-    /// Room to work in, of [`KvCache::scratch_bytes`]. Zeros before the first use; it is left so
-    /// that it can be used again.
+    /// Scratch memory of [`KvCache::scratch_bytes`]. Zero before the first use; every launch leaves
+    /// it reusable.
     pub scratch: DeviceSpan<'a>,
 }
 
 impl Attend<'_> {
-    /// Columns that the kernel is made for.
+    /// Returns the columns of the kernel.
     pub fn columns(&self) -> u32 {
         if self.tokens * self.group <= 8 { 8 } else { MOST_COLUMNS }
     }
 }
 
 impl KvShape {
-    /// Bytes that attention of so many sequences works in on a GPU of so many multiprocessors: a
-    /// count for each head of a sequence, and of each block two parts of a head: a float for each
-    /// value and column, and two for each column.
+    /// Returns the bytes of scratch memory for a number of sequences and SMs: a counter for each
+    /// head of a sequence, and two partials per CTA, each with a float per value and column and two
+    /// per column.
     pub fn scratch_bytes(self, sequences: u32, multiprocessors: u32) -> u64 {
         let part = 4 * (u64::from(self.head_values) + 2) * u64::from(MOST_COLUMNS);
         self.counts_bytes(sequences) + 2 * u64::from(multiprocessors) * part
@@ -91,20 +89,19 @@ impl KvShape {
 }
 
 impl KvCache<'_> {
-    /// Bytes that attention of so many sequences works in.
+    /// Returns the bytes of scratch memory for a number of sequences.
     pub fn scratch_bytes(&self, sequences: u32) -> u64 {
         self.shape.scratch_bytes(sequences, self.gpu.multiprocessors())
     }
 
-    /// Attention of the last tokens of each sequence over all that is in the cache, when the stream
-    /// gets there.
+    /// Enqueues attention of the last tokens of each sequence over the cache.
     ///
     /// # Errors
-    /// [`Error::Kv`], [`Error::Shape`], or what compiler or driver say.
+    /// [`Error::Kv`], [`Error::Shape`], or an error of the compiler or the driver.
     ///
     /// # Safety
-    /// Lengths are those of tokens that were appended, and the pages that hold them are pages of
-    /// the cache, with room in the table for as many.
+    /// Lengths count tokens that were appended, and the page table holds pages of the cache for all
+    /// of them.
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
@@ -112,7 +109,7 @@ impl KvCache<'_> {
     }
 
     /// # Safety
-    /// The arguments are those of what is asked.
+    /// The arguments match what was asked.
     pub(super) unsafe fn start_attention(
         &self,
         on: &CudaStream,
@@ -127,8 +124,8 @@ impl KvCache<'_> {
         self.gpu.check("start attention", started)
     }
 
-    /// How blocks share what is asked: by what has room in the table, since lengths are known on
-    /// the device alone.
+    /// Returns the partition of the work among CTAs. It follows from the size of the page table,
+    /// since lengths are known on the device only.
     pub fn attention_plan(&self, asked: &Attend<'_>) -> AttentionPlan {
         let pages = asked.table.bytes() / 4 / u64::from(asked.sequences.max(1));
         let tokens = pages * u64::from(self.shape.page_tokens);
@@ -136,8 +133,8 @@ impl KvCache<'_> {
         AttentionPlan::of(items, tokens, asked.columns(), self.gpu.multiprocessors())
     }
 
-    /// What the kernel takes, for one that works otherwise on the same: the plain twin that is
-    /// measured beside it.
+    /// Returns the kernel's argument, for a kernel that does the same on plain memory and is
+    /// measured for comparison.
     ///
     /// # Errors
     /// [`Error::Kv`] or [`Error::Shape`].
@@ -188,8 +185,8 @@ impl KvCache<'_> {
         }
         let module = self.gpu.module(&plan.source("Packed", key.0, key.1, fresh))?;
         let kernel = self.gpu.check("find the kernels", module.load_function("attention"))?;
-        // Two blocks of a cluster have room only in all of it, and other sizes than those of the
-        // products around would stop the GPU between.
+        // Two CTAs of a cluster fit an SM only with all its shared memory. A size that differs from
+        // the neighbouring linear layers' would also drain the GPU between kernels.
         let share = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         self.gpu.check("choose shared memory", kernel.set_attribute(share, ALL_SHARED))?;
         known.insert(key, kernel.clone());

@@ -1,32 +1,31 @@
-//! One new token of each sequence, in one launch: its queries and keys are turned by its position,
-//! its keys and values appended, and it attends to all tokens so far.
+//! One new token of each sequence in one launch: applies RoPE to its queries and keys, appends its
+//! keys and values, and attends to all tokens so far.
 
 use cudarc::driver::CudaStream;
 
 use super::{Attend, KvCache, shape::fits};
 use crate::{DeviceSpan, Error};
 
-/// One token of each sequence, as the product of queries, keys and values leaves it.
+/// One token of each sequence, as the QKV projection writes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Fresh<'a> {
-    /// bf16: of each sequence all heads of queries, then of keys, then of values.
+    /// bf16: of each sequence the heads of queries, then of keys, then of values.
     pub rows: DeviceSpan<'a>,
-    /// Rotary embedding: for each position, and half the values of a head, the cosine and the sine,
-    /// in single precision.
+    /// RoPE factors, fp32: cosine and sine for each position and half the head dimension.
     pub turns: DeviceSpan<'a>,
 }
 
 impl KvCache<'_> {
-    /// Turns, appends and attends, when the stream gets there. What is asked is as for
-    /// [`KvCache::attend`], of one token each; its queries are not looked at.
+    /// Enqueues RoPE, append and attention. Arguments are those of [`KvCache::attend`], with one
+    /// token per sequence; `queries` is ignored.
     ///
     /// # Errors
-    /// [`Error::Kv`], [`Error::Shape`], or what compiler or driver say.
+    /// [`Error::Kv`], [`Error::Shape`], or an error of the compiler or the driver.
     ///
     /// # Safety
-    /// As for [`KvCache::attend`]; positions have their turns; no page is another sequence's too.
-    /// Lengths, table and all tokens but the fresh ones are there when the kernel before this one
-    /// in the stream begins, since they are read while it ends.
+    /// As for [`KvCache::attend`]; every position has RoPE factors; no page belongs to two
+    /// sequences. Lengths, page table and all older tokens are complete before the preceding kernel
+    /// begins, since they are read while it ends.
     pub unsafe fn attend_fresh(
         &self,
         on: &CudaStream,

@@ -1,7 +1,7 @@
-//! Keys and values of attention in compressed memory, at 4/3x: pages at fixed places, in memory
-//! that the caller gives.
+//! KV caches of attention in compressed memory, at 4/3x: pages at fixed places, in memory that the
+//! caller gives.
 //!
-//! Nothing here takes memory or waits: every call starts work on a stream, and can be captured in a
+//! Nothing here allocates or waits: every call enqueues work on a stream, and can be captured in a
 //! graph.
 
 mod attention;
@@ -34,11 +34,11 @@ const APPEND_THREADS: u64 = 128;
 const TRAIN_THREADS: u32 = 256;
 const READ_WARPS: u64 = 2;
 
-/// A cache as a kernel takes it: the struct `KvCache` of `kv.cuh`, passed by value.
+/// A cache as a kernel argument: the struct `KvCache` of `kv.cuh`, passed by value.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct KvView {
-    /// Where its entries lie.
+    /// Addresses of its entries.
     pub memory: Memory,
     windows: u64,
     layers: u32,
@@ -63,28 +63,27 @@ pub(crate) struct RowsView {
     reserved: u32,
 }
 
-/// Plain bf16 keys and values of some tokens, for one layer or for several: of a token all its
-/// heads, one after the other. Strides are in values, and multiples of 8; memory is aligned to 16
-/// bytes.
+/// Plain bf16 keys and values of tokens, for one or more layers; the heads of a token are
+/// contiguous. Strides are in values and multiples of 8; memory is aligned to 16 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct KvRows<'a> {
     /// The keys.
     pub keys: DeviceSpan<'a>,
     /// The values.
     pub values: DeviceSpan<'a>,
-    /// Values from one layer to the next.
+    /// Values between layers.
     pub layer_stride: u64,
-    /// Values from one token to the next.
+    /// Values between tokens.
     pub token_stride: u64,
-    /// The first layer, and how many.
+    /// The first layer.
     pub layer: u32,
-    /// How many layers.
+    /// Number of layers.
     pub layers: u32,
-    /// How many tokens.
+    /// Number of tokens.
     pub tokens: u32,
 }
 
-/// The kernels of `kv.cu`, and those of attention, compiled when they are needed.
+/// The kernels of `kv.cu`, and those of attention, compiled at first use.
 #[derive(Debug)]
 pub(crate) struct KvKernels {
     append: CudaFunction,
@@ -93,7 +92,7 @@ pub(crate) struct KvKernels {
     pub(crate) attentions: Mutex<Attentions>,
 }
 
-/// A cache of keys and values over the caller's memory.
+/// A KV cache over the caller's memory.
 #[derive(Debug)]
 pub struct KvCache<'a> {
     gpu: Gpu,
@@ -116,24 +115,25 @@ impl KvKernels {
 }
 
 impl<'a> KvCache<'a> {
-    /// A cache over memory of the caller. What it holds is anything until [`Self::clear`].
+    /// Creates a cache over the caller's memory, undefined until [`Self::clear`].
     ///
     /// # Errors
-    /// [`Error::Kv`], [`Error::Shape`] if memory is too small, or what compiler or driver say.
+    /// [`Error::Kv`], [`Error::Shape`] if memory is too small, or an error of the compiler or the
+    /// driver.
     pub fn over(gpu: &Gpu, shape: KvShape, memory: KvMemory<'a>) -> Result<Self, Error> {
         let (shape, memory) = (shape.check()?, memory.check(shape)?);
         Ok(Self { gpu: gpu.clone(), shape, memory, kernels: gpu.kv_kernels()? })
     }
 
-    /// Its shape.
+    /// Returns the shape.
     pub fn shape(&self) -> KvShape {
         self.shape
     }
 
-    /// Makes every token zeros, and the windows those of an untrained codec.
+    /// Fills all tokens with zeros and resets the windows to those of an untrained codec.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
         let [windows, fault, end] = self.shape.metadata();
         let parts = [(0..windows, 0), (windows..fault, Bf16::default().window()), (fault..end, 0xff)];
@@ -143,12 +143,12 @@ impl<'a> KvCache<'a> {
         Ok(())
     }
 
-    /// Chooses the windows of the rows' layers by these tokens: for each head those of its keys and
-    /// of its values. Before the layers' first tokens are appended, and never after: what is stored
-    /// is read by them.
+    /// Chooses the windows of the rows' layers from these tokens, for each head's keys and values.
+    /// Call it before the first append to these layers, and never after: stored tokens are read
+    /// with their windows.
     ///
     /// # Errors
-    /// [`Error::Kv`], [`Error::Shape`], or what the driver says.
+    /// [`Error::Kv`], [`Error::Shape`], or a driver error.
     pub fn train(&self, on: &CudaStream, rows: &KvRows<'_>) -> Result<(), Error> {
         let view = rows.check(self.shape)?;
         let blocks = u64::from(rows.layers) * u64::from(self.shape.heads) * 2;
@@ -163,9 +163,8 @@ impl<'a> KvCache<'a> {
         self.gpu.check("start training", started)
     }
 
-    /// Appends tokens: that of row i goes to slot `slots[i]` (64 bits each), which is its page
-    /// times the tokens of a page plus its place in the page. One below zero, or past the end, is
-    /// left out. No two rows may have the same slot.
+    /// Appends tokens: row i to slot `slots[i]` (64 bits), which is page times page size plus
+    /// position in the page. Slots out of range are skipped. No two rows may have the same slot.
     ///
     /// # Errors
     /// As for [`Self::train`].
@@ -182,14 +181,14 @@ impl<'a> KvCache<'a> {
         self.gpu.check("start appending", started)
     }
 
-    /// Reads tokens of one sequence as they were: `count` from `first` on. `pages` are the numbers
-    /// of its pages (32 bits each); keys and values become of each token all its heads.
+    /// Reads `count` tokens of one sequence from `first` on. `pages` are the indices of its pages
+    /// (32 bits each); keys and values are written as [token][head].
     ///
     /// # Errors
     /// As for [`Self::train`].
     ///
     /// # Safety
-    /// The pages that hold these tokens are pages of the cache.
+    /// The pages of these tokens are pages of the cache.
     pub unsafe fn read(
         &self,
         on: &CudaStream,
@@ -217,7 +216,7 @@ impl<'a> KvCache<'a> {
         self.gpu.check("start reading", started)
     }
 
-    /// The cache as kernels take it.
+    /// Returns the cache as kernels take it.
     pub fn view(&self) -> KvView {
         let KvShape { layers, pages, heads, page_tokens, .. } = self.shape;
         let KvMemory { entries, overflow, metadata } = self.memory;
@@ -259,7 +258,7 @@ impl KvRows<'_> {
 }
 
 impl Gpu {
-    /// The kernels of caches, compiled or from the cache of compiled ones.
+    /// Returns the kernels of KV caches, compiled or cached.
     pub(crate) fn kv_kernels(&self) -> Result<Arc<KvKernels>, Error> {
         let mut kept = self.kv().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernels) = kept.as_ref() {
@@ -269,7 +268,7 @@ impl Gpu {
     }
 }
 
-/// These kernels wait by themselves for the one before.
+/// Uses programmatic dependent launch; these kernels synchronise themselves.
 pub(crate) fn overlapping(launch: Launch) -> Launch {
     Launch { overlaps: true, ..launch }
 }

@@ -1,50 +1,49 @@
-//! How blocks share attention: equal runs of all tokens, or an item, a head of keys and values of a
-//! sequence, to a cluster.
+//! Partition of attention among CTAs: equal runs of all tiles (stream-K), or a cluster per item,
+//! which is a KV head of a sequence.
 
 use crate::{
     driver::Launch,
     source::{AttentionBlock, Source},
 };
 
-/// Threads of a team, and of a warp that fetches.
+/// Threads of a team of consumer warps, and of a producer warp.
 const TEAM_THREADS: u32 = 2 * 32;
 const FETCHING_THREADS: u32 = 32;
-/// Tokens of a tile; tiles that a block of a run has at least, if blocks are few; and tiles of a
-/// block from which on all blocks have runs.
+/// Tokens of a tile; the fewest tiles of a CTA in a run, if there are few CTAs; and the tiles per
+/// CTA from which on every SM has a run.
 const TILE_TOKENS: u64 = 32;
 const TILES_OF_BLOCK: u64 = 8;
 const TILES_OF_LONG: u64 = 64;
-/// Tiles that a block of a cluster has: at least, if there are several; at most where
-/// multiprocessors have two blocks; and at most where each has one. On an H200 a block's share took
-/// 0.5 us a tile above 8.5 us, runs 0.3 to 0.4 us a tile above 12 us.
+/// Tiles of a CTA in a cluster: the fewest, if there are several CTAs; the most with two CTAs per
+/// SM; the most with one. On an H200, clusters took 0.5 us per tile beyond 8.5 us, and runs 0.3 to
+/// 0.4 us per tile beyond 12 us.
 const LEAST_SHARE: u64 = 4;
 const MOST_SHARE: u64 = 48;
 const MOST_SHARE_ALONE: u64 = 24;
-/// Eighths of the room for blocks, two to a multiprocessor, that clusters of 1, 2, 4 and 8 blocks
-/// can have at once: a cluster is in one part of the GPU, and parts differ in size. 64 clusters of
-/// 4 did not all run at once on an H200.
+/// Eighths of the CTA slots, two per SM, that clusters of 1, 2, 4 and 8 CTAs can fill: a cluster is
+/// within one GPC, and GPCs differ in size. 64 clusters of 4 were not all resident on an H200.
 const ROOM: [u32; 4] = [8, 8, 7, 6];
 const TOGETHER: u32 = 2;
-/// Columns, heads times tokens that ask, that the widest kernel takes; and that clusters take.
+/// The most columns, query heads times tokens, of the widest kernel, and of clusters.
 pub(super) const MOST_COLUMNS: u32 = 16;
 const CLUSTER_COLUMNS: u32 = 8;
 
-/// How blocks share attention.
+/// Partition of attention among CTAs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionPlan {
-    /// So many blocks, a run of all tokens to each.
+    /// Stream-K: this number of CTAs, each with a run of all tiles.
     Runs(u32),
-    /// So many items, a cluster to each, of two to the power of `split` blocks.
+    /// A cluster of `1 << split` CTAs per item.
     Clusters {
         /// Items.
         items: u32,
-        /// The logarithm of a cluster's blocks.
+        /// log2 of a cluster's CTAs.
         split: u32,
     },
 }
 
 impl AttentionPlan {
-    /// Values of a head, columns and a plan of each kernel that there is.
+    /// Head dimension, columns and plan of each kernel.
     pub(crate) const ALL_KINDS: [(u32, u32, Self); 6] = [
         (64, 8, Self::Runs(1)),
         (64, 16, Self::Runs(1)),
@@ -54,16 +53,15 @@ impl AttentionPlan {
         (128, 8, Self::Clusters { items: 1, split: 0 }),
     ];
 
-    /// The plan for so many items of at most so many tokens. Where all blocks of short items run at
-    /// once, what they found goes from block to block; long ones are cut such that every
-    /// multiprocessor has as much to do.
+    /// Returns the plan for `items` items of at most `tokens` tokens. Short items whose CTAs are
+    /// all resident use clusters; long ones are cut so that every SM has equal work.
     pub fn of(items: u32, tokens: u64, columns: u32, multiprocessors: u32) -> Self {
         let tiles = tokens / TILE_TOKENS;
         let slots = TOGETHER * multiprocessors;
         let room = |split: u32| slots * ROOM[split as usize] / 8;
         let fits = |split: &u32| items <= room(*split) >> split && tiles >> split >= LEAST_SHARE;
         let split = (1..ROOM.len() as u32).rev().find(fits).unwrap_or(0);
-        // Where some have none, runs would use them all.
+        // If some SMs have no cluster, runs would use all SMs.
         let (blocks, all) = (u64::from(items) << split, u64::from(multiprocessors));
         let most = if blocks > all { MOST_SHARE } else { MOST_SHARE_ALONE * blocks / all };
         if items > slots || columns > CLUSTER_COLUMNS || tiles >> split > most.max(LEAST_SHARE) {
@@ -72,12 +70,12 @@ impl AttentionPlan {
         Self::Clusters { items, split }
     }
 
-    /// Whether items are clusters'.
+    /// Returns true for clusters.
     pub fn has_clusters(self) -> bool {
         matches!(self, Self::Clusters { .. })
     }
 
-    /// The logarithm of a cluster's blocks.
+    /// Returns log2 of a cluster's CTAs.
     pub fn split(self) -> u32 {
         match self {
             Self::Runs(_) => 0,
@@ -89,13 +87,13 @@ impl AttentionPlan {
         if self.has_clusters() { AttentionBlock::of_clusters() } else { AttentionBlock::of_runs(columns) }
     }
 
-    /// The program, over keys and values of a struct of `attention_source.cuh`, for heads of so
-    /// many values and so many columns.
+    /// Returns the program over a source of keys and values, a struct of `attention_source.cuh`,
+    /// for a head dimension and a number of columns.
     pub fn source(self, from: &str, values: u32, columns: u32, fresh: bool) -> Source {
         Source::attention(from, values, columns, fresh, self.block(columns))
     }
 
-    /// The grid. Only compressed memory has metadata to fetch.
+    /// Returns the grid. Only compressed memory has nibbles to load.
     pub fn launch(self, columns: u32, metadata: bool) -> Launch {
         let block = self.block(columns);
         let threads = block.teams * TEAM_THREADS + FETCHING_THREADS * (1 + u32::from(metadata));
@@ -107,9 +105,9 @@ impl AttentionPlan {
     }
 }
 
-/// Blocks of runs for so many items of so many tiles each, at most `most`: a block for each
-/// multiprocessor, and for short contexts fewer, each with the same share of one item or with as
-/// many whole items: what several blocks find of one must be joined.
+/// Returns the CTAs of runs for `items` items of `tiles` tiles, at most `most`: one per SM; for
+/// short contexts fewer, each with equal shares of one item or with whole items, since items shared
+/// by CTAs need a reduction.
 fn blocks_of(items: u32, tiles: u64, most: u32) -> u32 {
     if items <= most && tiles * u64::from(items) <= TILES_OF_LONG * u64::from(most) {
         return items * (tiles / TILES_OF_BLOCK).clamp(1, u64::from(most / items)) as u32;
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn short_contexts_have_blocks_with_whole_heads_and_long_ones_all_blocks() {
-        // Sequences times 8 heads, and tiles of 1024 and of 32,768 tokens.
+        // Sequences times 8 heads, and the tiles of 1024 and of 32,768 tokens.
         assert_eq!(blocks_of(8, 32, 132), 32);
         assert_eq!(blocks_of(64, 32, 132), 128);
         assert_eq!(blocks_of(256, 32, 132), 128, "two heads to a block");

@@ -1,4 +1,4 @@
-//! The shape of a cache of keys and values, and the memory that it needs.
+//! The shape of a KV cache, and its memory.
 
 use buddy_core::{ENTRY_BYTES, Target};
 
@@ -6,39 +6,39 @@ use crate::{DeviceSpan, Error};
 
 /// Values of an entry: half a head of 128, or one of 64.
 const ENTRY_VALUES: u32 = ENTRY_BYTES as u32 / 2;
-/// Tokens that lie together; `kv.cuh` has the same.
+/// Tokens of an mma tile; `kv.cuh` has the same.
 pub(crate) const SIXTEEN: u32 = 16;
-/// Regions begin at multiples of this.
+/// Alignment of the regions.
 pub(crate) const ALIGN: u64 = 128;
 
-/// What a cache is for.
+/// The dimensions of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvShape {
-    /// Layers of the model.
+    /// Layers.
     pub layers: u32,
     /// Pages of each layer.
     pub pages: u32,
-    /// Heads of keys and values.
+    /// KV heads.
     pub heads: u32,
-    /// Values of a head: 64 or 128.
+    /// Head dimension: 64 or 128.
     pub head_values: u32,
     /// Tokens of a page: a power of two from 16 on.
     pub page_tokens: u32,
 }
 
-/// How many bytes a cache needs.
+/// The sizes of a cache's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvBytes {
     /// Device memory: 96 bytes for each entry.
     pub entries: u64,
     /// A slot of 32 bytes for each entry, in pinned host memory or in device memory.
     pub overflow: u64,
-    /// Device memory: four bits for each entry, the windows, and where faults are reported.
+    /// Device memory: four bits for each entry, the windows, and the fault.
     pub metadata: u64,
 }
 
-/// The memory of a cache. Each begins at a multiple of 128 and has the bytes that
-/// [`KvShape::bytes`] says, or more.
+/// The memory of a cache. Each span is aligned to 128 bytes and at least as large as in
+/// [`KvShape::bytes`].
 #[derive(Debug, Clone, Copy)]
 pub struct KvMemory<'a> {
     /// Device memory.
@@ -50,10 +50,10 @@ pub struct KvMemory<'a> {
 }
 
 impl KvShape {
-    /// Fails unless there can be such a cache.
+    /// Fails unless the shape is valid.
     ///
     /// # Errors
-    /// [`Error::Kv`] with what is wrong.
+    /// [`Error::Kv`] with the reason.
     pub fn check(self) -> Result<Self, Error> {
         let Self { layers, pages, heads, head_values, page_tokens } = self;
         if [layers, pages, heads].contains(&0) {
@@ -74,12 +74,12 @@ impl KvShape {
         Ok(self)
     }
 
-    /// Entries of a token and a head, keys or values.
+    /// Returns the entries of a head's key or value.
     pub(crate) fn parts(self) -> u32 {
         self.head_values / ENTRY_VALUES
     }
 
-    /// Entries of all layers.
+    /// Returns the entries of all layers.
     pub fn entries(self) -> u64 {
         [self.layers, self.pages, self.heads, self.page_tokens, 2 * self.parts()]
             .into_iter()
@@ -87,19 +87,19 @@ impl KvShape {
             .product()
     }
 
-    /// Windows: for each layer and head those of its keys and of its values.
+    /// Returns the number of windows: one for each layer, head, and keys or values.
     pub(crate) fn windows(self) -> u64 {
         u64::from(self.layers) * u64::from(self.heads) * 2
     }
 
-    /// Where windows and faults begin in the metadata, and its end.
+    /// Returns the offsets of windows and faults in the metadata, and its size.
     pub(crate) fn metadata(self) -> [u64; 3] {
         let windows = (self.entries() / 2).next_multiple_of(ALIGN);
         let fault = windows + self.windows().next_multiple_of(ALIGN);
         [windows, fault, fault + ALIGN]
     }
 
-    /// The memory that a cache of this shape needs.
+    /// Returns the memory that a cache of this shape needs.
     pub fn bytes(self) -> KvBytes {
         let target = Target::X4Over3;
         KvBytes {
@@ -111,7 +111,7 @@ impl KvShape {
 }
 
 impl KvMemory<'_> {
-    /// Fails unless each has the bytes that the shape needs.
+    /// Fails unless each span has the bytes that the shape needs.
     pub(crate) fn check(self, shape: KvShape) -> Result<Self, Error> {
         let KvBytes { entries, overflow, metadata } = shape.bytes();
         let parts = [
@@ -126,7 +126,7 @@ impl KvMemory<'_> {
     }
 }
 
-/// Fails unless a span has so many bytes and is aligned.
+/// Fails unless a span has `bytes` bytes and is aligned.
 pub(crate) fn fits(span: DeviceSpan<'_>, bytes: u64, align: u64, need: &'static str) -> Result<(), Error> {
     if span.bytes() < bytes {
         return Err(Error::Shape { bytes: span.bytes(), address: span.address(), need });
@@ -140,7 +140,7 @@ mod tests {
 
     const SHAPE: KvShape = KvShape { layers: 32, pages: 100, heads: 8, head_values: 128, page_tokens: 64 };
 
-    /// Three quarters of the plain bytes on the device, and half a byte for each 128.
+    /// Three quarters of the plain bytes are on the device, and half a byte of metadata per 128.
     #[test]
     fn a_cache_takes_three_quarters() {
         let plain = 32 * 100 * 64 * 8 * 128 * 2 * 2;

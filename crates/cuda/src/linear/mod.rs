@@ -1,9 +1,8 @@
-//! `linear`: y = W x, with a bias if there is one. W is a matrix of bf16 at 4/3x, frozen or one
-//! that may be written, x has a row for each token.
+//! Linear layers: y = W x, with an optional bias. W is a bf16 matrix at 4/3x, frozen or writable; x
+//! has one row per token.
 //!
-//! Weights are read as they lie, once, and are plain only in registers, or, for very many tokens,
-//! in scratch memory for the vendor's product. Which way is taken follows from the shape, by what
-//! was measured ([`plan`]).
+//! Weights are read once, packed, and become plain only in registers or, for very many tokens, in
+//! scratch memory for cuBLASLt. The kernel follows from the shape, by measurement ([`plan`]).
 
 mod plain_form;
 mod plan;
@@ -35,21 +34,21 @@ use crate::{
     layout::LinearView,
 };
 
-/// What a linear layer's result is written as.
+/// Type of a linear layer's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Output {
     /// bf16, rounded to nearest.
     #[default]
     Bf16,
-    /// fp32, as it was added up.
+    /// fp32, unrounded.
     Fp32,
-    /// bf16 of silu(gate) * value, for weights in which eight rows of gates and eight of values
-    /// take turns: half as many outputs as rows. On Hopper, for up to 1536 tokens.
+    /// bf16 of silu(gate) * value, for weights in which eight rows of gates alternate with eight
+    /// rows of values: half as many outputs as rows. On Hopper, for up to 1536 tokens.
     Gated,
 }
 
 impl Output {
-    /// Bytes of a row of results of weights with so many rows.
+    /// Returns the bytes of a row of y for weights with `rows` rows.
     fn row_bytes(self, rows: u32) -> u64 {
         match self {
             Self::Bf16 => 2 * u64::from(rows),
@@ -59,39 +58,39 @@ impl Output {
     }
 }
 
-/// One linear layer on some tokens.
+/// A linear layer on a number of tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct Linear<'a> {
-    /// A matrix of bf16 at 4/3x.
+    /// A bf16 matrix at 4/3x.
     pub weights: Weights<'a>,
-    /// A row of bf16 for each token, one after the other, aligned to 16 bytes.
+    /// A row of bf16 per token, contiguous and aligned to 16 bytes.
     pub x: DeviceSpan<'a>,
-    /// A bf16 value for each output.
+    /// A bf16 value per output.
     pub bias: Option<DeviceSpan<'a>>,
-    /// A row of outputs for each token.
+    /// A row of outputs per token.
     pub y: DeviceSpan<'a>,
-    /// What `y` holds.
+    /// Type of `y`.
     pub output: Output,
-    /// Memory to work in, [`room`](Linear::room) bytes or more, which [`prepare`](Linear::prepare)
-    /// was called for once. Layers that share it must not run at the same time.
+    /// Scratch memory of at least [`room`](Linear::room) bytes, initialised once by
+    /// [`prepare`](Linear::prepare). Layers that share it must not run at the same time.
     pub scratch: DeviceSpan<'a>,
-    /// Whether it may begin while the kernel before it in the stream ends. Its weights must have
-    /// been there before that one began; x may be what that one writes.
+    /// Uses programmatic dependent launch. The weights must be complete before the preceding kernel
+    /// begins; x may be that kernel's output.
     pub overlaps: bool,
 }
 
-/// The kernels that are loaded so far, by what they are for.
+/// Loaded kernels by shape.
 #[derive(Debug, Default)]
 pub(crate) struct LinearKernels {
     narrow: HashMap<Narrow, CudaFunction>,
     wide: HashMap<Wide, CudaFunction>,
     unpack: HashMap<(), CudaFunction>,
     vendor: Option<Vendor>,
-    /// By the address of the stream that each is beside.
+    /// Side streams, by the address of the stream that each accompanies.
     beside: HashMap<usize, Arc<CudaStream>>,
 }
 
-/// N, K and M.
+/// The sizes N, K and M.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Sizes {
     pub(crate) outputs: u32,
@@ -100,10 +99,10 @@ pub(crate) struct Sizes {
 }
 
 impl Linear<'_> {
-    /// Bytes of scratch memory for layers of these weights with up to so many tokens.
+    /// Returns the bytes of scratch memory for these weights and up to `tokens` tokens.
     ///
     /// # Errors
-    /// [`Error::Weights`] unless they are a matrix of bf16 at 4/3x.
+    /// [`Error::Weights`] unless the weights are a bf16 matrix at 4/3x.
     pub fn room(gpu: &Gpu, weights: &FrozenHeader, tokens: u32) -> Result<u64, Error> {
         Self::most(gpu, weights, tokens, |plan, sizes| {
             let (counts, rest) = plan.room(gpu, sizes);
@@ -111,8 +110,8 @@ impl Linear<'_> {
         })
     }
 
-    /// Bytes of counts for layers of these weights with up to so many tokens: what of scratch
-    /// memory must be zeros.
+    /// Returns the bytes of fix-up counters for these weights and up to `tokens` tokens: the part
+    /// of scratch memory that must be zero.
     ///
     /// # Errors
     /// As for [`room`](Self::room).
@@ -120,7 +119,7 @@ impl Linear<'_> {
         Self::most(gpu, weights, tokens, |plan, sizes| plan.count_bytes(gpu, sizes))
     }
 
-    /// The most that any plan for up to so many tokens needs.
+    /// Returns the most that any plan for up to `tokens` tokens needs.
     fn most(
         gpu: &Gpu,
         weights: &FrozenHeader,
@@ -134,7 +133,7 @@ impl Linear<'_> {
         needs.collect::<Result<Vec<u64>, Error>>().map(|needs| needs.into_iter().max().unwrap_or(0))
     }
 
-    /// Whether there is as much scratch memory as these weights need for x.
+    /// Returns true if scratch memory suffices for these weights and x.
     pub fn has_room(&self) -> bool {
         self.check().is_ok_and(|sizes| {
             let (counts, rest) = Plan::of(self.weights.gpu(), sizes).room(self.weights.gpu(), sizes);
@@ -142,27 +141,27 @@ impl Linear<'_> {
         })
     }
 
-    /// Makes scratch memory ready, when the stream gets there. Layers leave it ready for the next.
+    /// Initialises scratch memory, in stream order. Layers leave it initialised.
     ///
     /// # Errors
-    /// What the driver says.
+    /// A driver error.
     pub fn prepare(gpu: &Gpu, on: &CudaStream, scratch: DeviceSpan<'_>) -> Result<(), Error> {
         gpu.alive()?;
         gpu.check("clear memory", driver::fill(on, scratch, 0))
     }
 
-    /// Starts it. Nothing waits, nothing is taken; all of it can be captured in a graph.
+    /// Enqueues the layer; never waits or allocates, so that it can be captured in a graph.
     ///
     /// # Errors
     /// [`Error::Weights`], [`Error::Shape`] for memory that does not fit the weights,
-    /// [`Error::TooOld`] before Hopper, or what the driver says.
+    /// [`Error::TooOld`] before Hopper, or a driver error.
     pub fn start(&self, on: &CudaStream) -> Result<(), Error> {
         self.start_with(on, None)
     }
 
-    /// [`start`](Self::start) with counts of the caller's, [`count_room`](Self::count_room) bytes
-    /// of zeros, which it leaves as zeros. Scratch memory then need not be ready. Layers that share
-    /// counts must not run at the same time.
+    /// [`start`](Self::start) with the caller's counters, [`count_room`](Self::count_room) bytes of
+    /// zeros, which it leaves zero. Scratch memory then needs no initialisation. Layers that share
+    /// counters must not run at the same time.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -219,8 +218,8 @@ impl Linear<'_> {
         let kernel = kernel(gpu, |kernels| &mut kernels.narrow, narrow, "linear_narrow", || narrow.source())?;
         let (panel, launch) = narrow.launch(gpu, view.inputs, view.tokens);
         let launch = Launch { overlaps: self.overlaps, ..launch };
-        // SAFETY: the arguments of `linear_narrow`; `check` and `start` saw that all memory is as
-        // large as it must be.
+        // SAFETY: the arguments of `linear_narrow`; `check` and `start` verified the size of all
+        // memory.
         let started = unsafe { launch.start_allowed(on, &kernel, &(view, panel)) };
         gpu.check("start a linear layer", started)
     }
@@ -238,8 +237,8 @@ impl Linear<'_> {
         gpu.check("start a linear layer", started)
     }
 
-    /// Some rows at a time: made plain on a stream beside, and multiplied by the vendor's library.
-    /// While some are multiplied, the next are made plain, as far as multiprocessors are free.
+    /// Unpacks rows in pieces on a side stream and multiplies each piece with cuBLASLt. The next
+    /// piece is unpacked while one is multiplied, as far as SMs are free.
     fn plain(
         &self,
         on: &CudaStream,
@@ -274,7 +273,7 @@ impl Linear<'_> {
         Ok(())
     }
 
-    /// Whether everything fits, and the sizes.
+    /// Checks all sizes and returns them.
     fn check(&self) -> Result<Sizes, Error> {
         let header = self.weights.header();
         let row_bytes = u64::from(header.row) * 128;
@@ -309,7 +308,8 @@ impl Linear<'_> {
     }
 }
 
-/// A stream beside this one, always the same, so that both are in the same capture or in none.
+/// Returns the side stream of a stream, always the same, so that both are in the same capture or in
+/// none.
 fn beside(gpu: &Gpu, on: &CudaStream) -> Result<Arc<CudaStream>, Error> {
     match gpu.linear_kernels().beside.entry(on.cu_stream() as usize) {
         Entry::Occupied(known) => Ok(known.get().clone()),
@@ -317,7 +317,7 @@ fn beside(gpu: &Gpu, on: &CudaStream) -> Result<Arc<CudaStream>, Error> {
     }
 }
 
-/// A kernel of a shape, loaded at its first use.
+/// Returns the kernel of a shape, loaded at first use.
 fn kernel<Shape: Copy + Eq + Hash>(
     gpu: &Gpu,
     known: fn(&mut LinearKernels) -> &mut HashMap<Shape, CudaFunction>,

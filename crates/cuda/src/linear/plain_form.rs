@@ -1,4 +1,4 @@
-//! The kernels of linear layers on plain weights: what the same form costs without compression.
+//! The linear kernels on plain weights: the cost of the same kernel without compression.
 
 use cudarc::driver::CudaStream;
 
@@ -6,9 +6,9 @@ use super::{ALIGN, Linear, Plan, check_room};
 use crate::{DeviceSpan, Error};
 
 impl Linear<'_> {
-    /// The same kernel on plain weights, to compare with: entries in the order of a frozen matrix,
-    /// and the words of each as `linear_fragment.cuh` reads them. Gives false, and starts nothing,
-    /// for so many tokens that the vendor's library multiplies.
+    /// Runs the same kernel on plain weights, for comparison: entries in the order of a frozen
+    /// matrix, with words as `linear_fragment.cuh` reads them. Returns false and enqueues nothing
+    /// for as many tokens as cuBLASLt multiplies.
     ///
     /// # Errors
     /// As for [`start`](Linear::start).

@@ -1,4 +1,4 @@
-//! Which kernel a linear layer takes, its shape, and the memory it works in.
+//! Plans of linear layers: which kernel, its shape, and its scratch memory.
 
 use super::{
     Sizes, unpack,
@@ -6,45 +6,43 @@ use super::{
 };
 use crate::{Gpu, Source, driver::Launch};
 
-/// Shared memory that a block of Hopper's may have.
+/// The most shared memory of a CTA on Hopper.
 pub(super) const MOST_SHARED: u32 = 227 << 10;
-/// Bytes of a column of sixteen compressed entries, of a plain entry, and of a column of plain
-/// ones.
+/// Bytes of a column of sixteen packed entries, of a plain entry, and of a column of plain entries.
 pub(super) const COLUMN: u32 = 16 * 96;
 pub(super) const ENTRY: u32 = 128;
 const PLAIN_COLUMN: u32 = 16 * ENTRY;
-/// Parts by which a panel of x comes into a narrow kernel.
+/// Chunks in which a narrow kernel loads a panel of x.
 const PARTS: u32 = 3;
-/// Weights of a large matrix, at least.
+/// The smallest size of a large weight matrix.
 const LARGE: u64 = 48 << 20;
-/// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so
-/// much room, at least.
+/// Alignment of scratch memory, and the least room for the fix-up counters at its beginning, which
+/// are zero between layers.
 pub(super) const ALIGN: u64 = 128;
 const COUNTS: u64 = 64 << 10;
-/// Memory that the vendor's library may work in.
+/// cuBLASLt's workspace.
 const WORKSPACE: u64 = 32 << 20;
-/// Results of a wave of the vendor's tiles on 132 multiprocessors; how many of them are a piece of
-/// plain weights, of matrices with very many rows and of others; and a piece's rows and bytes, at
-/// most.
+/// Results of a wave of cuBLASLt's tiles on 132 SMs; waves per piece of unpacked weights, for
+/// matrices with very many rows and for others; and the most rows and bytes of a piece.
 const WAVE: u32 = 132 * 128 * 256;
 const WAVES: u32 = 8;
 const FEW_WAVES: u32 = 2;
 const MOST_ROWS: u32 = 8192;
 const PIECE_BYTES: u64 = 128 << 20;
 
-/// How a layer is computed.
+/// The way to compute a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// For few tokens: sixteen rows at a time, x in shared memory.
+    /// For few tokens: 16 rows at a time, x in shared memory.
     Narrow(Narrow),
-    /// For more: tiles of rows and of tokens.
+    /// For more tokens: tiles of rows and tokens.
     Wide(Wide),
-    /// For very many: some rows at a time made plain, those of the next piece while one is
+    /// For very many tokens: cuBLASLt on unpacked pieces; the next piece is unpacked while one is
     /// multiplied.
     Plain(Pieces),
 }
 
-/// How rows are made plain, piece by piece.
+/// The pieces in which rows are unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pieces {
     /// Rows of a piece.
@@ -52,7 +50,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Whole waves of the vendor's tiles, as far as scratch memory goes.
+    /// Returns whole waves of cuBLASLt's tiles, as far as scratch memory allows.
     fn of(Sizes { outputs, inputs, tokens }: Sizes) -> Self {
         let room = u32::try_from(PIECE_BYTES / (2 * u64::from(inputs))).unwrap_or(u32::MAX).min(MOST_ROWS);
         let waves = if outputs > 2 * MOST_ROWS { WAVES } else { FEW_WAVES };
@@ -61,31 +59,31 @@ impl Pieces {
         Self { rows: whole.min(outputs.next_multiple_of(16)) }
     }
 
-    /// Rows that are plain at a time: of two pieces, or all.
+    /// Returns the rows that are plain at a time: two pieces, or all.
     pub(super) fn plain_rows(self, outputs: u32) -> u32 {
         (2 * self.rows).min(outputs.next_multiple_of(16))
     }
 }
 
-/// What a kernel is compiled for, besides its shape.
+/// A kernel's variant, besides its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// Frozen weights.
     Frozen,
-    /// The same, and results that are gated: a kernel of its own, since the others' would be larger
-    /// for it, and slower.
+    /// Frozen weights and gated results: a separate kernel, since one for both would be larger and
+    /// slower.
     Gated,
-    /// Plain weights in the same order, to compare with.
+    /// Plain weights in the same order, for comparison.
     Plain,
 }
 
 impl Form {
-    /// Bytes of a column of sixteen entries.
+    /// Returns the bytes of a column of sixteen entries.
     pub(super) fn column(self) -> u32 {
         if self == Self::Plain { PLAIN_COLUMN } else { COLUMN }
     }
 
-    /// Its macros, and the end of its program's name.
+    /// Returns the macros, and the suffix of the program's name.
     pub(super) fn macros(self) -> (Vec<String>, &'static str) {
         match self {
             Self::Frozen => (vec!["BUDDY_LINEAR_GATED=0".to_owned()], ""),
@@ -100,39 +98,40 @@ impl Form {
 /// The shape of a narrow kernel: see `narrow_pipeline.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
-    /// How many times eight tokens it takes at most.
+    /// The most tokens, divided by 8: the n8 tiles of the mma.
     pub(super) n8_tiles: u32,
     pub(super) warps: u32,
     pub(super) stages: u32,
     pub(super) epilogue_warps: u32,
-    /// Columns of a warp in a step.
+    /// Columns of a warp in a k-block.
     pub(super) share: u32,
-    /// Blocks that share x.
+    /// CTAs that share x by multicast.
     pub(super) cluster: u32,
     pub(super) form: Form,
 }
 
-/// What measured best on an H200 with few tokens; three warps that add up leave room for 4096
-/// columns of eight.
+/// The fastest shape on an H200 for few tokens; three epilogue warps leave room for 4096 columns of
+/// eight tokens.
 pub(super) const NARROW: Narrow =
     Narrow { n8_tiles: 1, warps: 8, stages: 3, epilogue_warps: 3, share: 4, cluster: 1, form: Form::Frozen };
-/// With more on its way, where x of few tokens leaves room: large matrices are 2% faster in a
-/// chain. In smaller steps: small ones are.
+/// DEEP has more stages, if x leaves room: large matrices are 2% faster in a chain of layers. FINE
+/// has smaller k-blocks, which suit small matrices.
 const DEEP: Narrow = Narrow { stages: 4, ..NARROW };
 const FINE: Narrow = Narrow { stages: 6, share: 2, ..NARROW };
-/// With x shared by two blocks, which asks L2 for half as much: with eight tokens 0.2 to 0.5 µs of
-/// a launch.
+/// x is shared by two CTAs, which halves the reads from L2: 0.2 to 0.5 µs of a launch with eight
+/// tokens.
 const SHARED: Narrow = Narrow { cluster: 2, ..NARROW };
 const SHARED_FINE: Narrow = Narrow { stages: 5, share: 2, ..SHARED };
 pub(super) const NARROWS: [Narrow; 5] = [NARROW, DEEP, FINE, SHARED, SHARED_FINE];
-/// Tokens from which on x is shared.
+/// The fewest tokens for which x is shared.
 const SHARED_FROM: u32 = 3;
-/// Tokens that the narrow kernel takes even of large matrices whose x has more than two panels; and
-/// those above which weights are made plain.
+/// The most tokens of the narrow kernel for large matrices whose x has more than two panels; and
+/// the tokens above which weights are unpacked for cuBLASLt.
 const FEW: u32 = 4;
 const MANY: u32 = 1536;
 
-/// Every program of linear layers, of the gated ones and of the plain wide ones one.
+/// Lists the programs of linear layers: all shapes, but one each of the gated and of the plain wide
+/// ones.
 pub(crate) fn sources() -> Vec<Source> {
     let others = [WIDE[0].gated(), WIDE[4].plain()];
     let narrow = NARROWS.into_iter().chain([NARROW.plain()]).map(|narrow| narrow.source());
@@ -147,7 +146,7 @@ pub(crate) fn sources() -> Vec<Source> {
 }
 
 impl Plan {
-    /// The plan of a layer.
+    /// Chooses the plan of a layer.
     pub(crate) fn of(gpu: &Gpu, sizes: Sizes) -> Self {
         let Sizes { outputs, inputs, tokens } = sizes;
         if !gpu.is_hopper() || tokens > MANY {
@@ -162,7 +161,7 @@ impl Plan {
         Self::Wide(Wide::low(blocks, sizes).unwrap_or_else(|| Wide::usual(blocks, sizes)))
     }
 
-    /// The same kernel for plain weights; none where the vendor's multiplies.
+    /// Returns the same kernel for plain weights; `None` for cuBLASLt.
     pub(crate) fn for_plain(self) -> Option<Self> {
         match self {
             Self::Narrow(narrow) => Some(Self::Narrow(narrow.plain())),
@@ -171,15 +170,16 @@ impl Plan {
         }
     }
 
-    /// Numbers of tokens up to this one, such that every plan up to it is that of one of them or of
-    /// fewer tokens.
+    /// Lists numbers of tokens up to `tokens` that cover all plans: the plan of any smaller number
+    /// is that of a listed one or of fewer tokens.
     pub(crate) fn steps(tokens: u32) -> impl Iterator<Item = u32> {
         let tiles = WIDE.iter().map(|wide| wide.tokens);
         (1..=8).chain(tiles).chain([MANY, MANY + 1]).filter(move |&step| step < tokens).chain([tokens])
     }
 
-    /// Bytes of counts, and of other memory to work in. Counts have the same room whatever the
-    /// layer, unless it has very many: what one layer works in must not be the counts of the next.
+    /// Returns the bytes of counters, and of other scratch memory. Counters have the same room in
+    /// every layer, unless they are very many: one layer's partials must not overwrite the next
+    /// one's counters.
     pub(crate) fn room(self, gpu: &Gpu, sizes: Sizes) -> (u64, u64) {
         let rest = match self {
             Self::Narrow(narrow) => {
@@ -195,7 +195,7 @@ impl Plan {
         (self.count_bytes(gpu, sizes).max(COUNTS), rest)
     }
 
-    /// Bytes of counts alone.
+    /// Returns the bytes of counters.
     pub(crate) fn count_bytes(self, gpu: &Gpu, sizes: Sizes) -> u64 {
         let counts = match self {
             Self::Narrow(narrow) => 1 + sizes.tiles() + narrow.panels(sizes),
@@ -207,19 +207,19 @@ impl Plan {
 }
 
 impl Sizes {
-    /// Tiles of sixteen rows.
+    /// Returns the tiles of sixteen rows.
     fn tiles(self) -> u64 {
         u64::from(self.outputs.div_ceil(16))
     }
 }
 
-/// Macros that say a kernel's shape.
+/// Returns the macros of a kernel's shape.
 pub(super) fn defines(of: &str, names: &[&str], values: &[u32]) -> Vec<String> {
     names.iter().zip(values).map(|(name, value)| format!("BUDDY_{of}_{name}={value}")).collect()
 }
 
 impl Narrow {
-    /// The shape for a layer.
+    /// Chooses the shape for a layer.
     fn of(sizes: Sizes) -> Self {
         let weights = u64::from(sizes.outputs) * u64::from(sizes.inputs);
         match (sizes.tokens >= SHARED_FROM, weights) {
@@ -231,24 +231,24 @@ impl Narrow {
         }
     }
 
-    /// The shape for a layer that does not begin before the one before it has ended, with the same
-    /// panels: there, more on its way takes longer to come (28.9 instead of 28.3 µs at 8192 x
-    /// 8192).
+    /// Returns the shape for a layer without programmatic dependent launch, with the same panels:
+    /// more stages take longer to fill there (28.9 instead of 28.3 µs at 8192 x 8192).
     pub(super) fn alone(self) -> Self {
         if self == DEEP { NARROW } else { self }
     }
 
-    /// Columns of a step.
+    /// Returns the columns of a k-block.
     fn step(&self) -> u32 {
         self.share * self.warps
     }
 
-    /// The shape for plain weights, with at most as many bytes of them on their way.
+    /// Returns the shape for plain weights, with at most the same bytes in flight.
     pub(super) fn plain(self) -> Self {
         Self { stages: self.stages * COLUMN / PLAIN_COLUMN, form: Form::Plain, ..self }
     }
 
-    /// Shared memory but for x: as `SharedStorage` in `narrow_pipeline.cuh` has it.
+    /// Returns the shared memory without x, as `SharedStorage` in `narrow_pipeline.cuh` lays it
+    /// out.
     pub(super) fn shared(&self) -> u32 {
         let (warps, stages, epilogue_warps) = (self.warps, self.stages, self.epilogue_warps);
         let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
@@ -269,7 +269,7 @@ impl Narrow {
         )
     }
 
-    /// Entries of a row of x that have room, as few panels of them as can be.
+    /// Returns the entries of a row of x that fit, with as few panels as possible.
     pub(super) fn panel(&self, inputs: u32, tokens: u32) -> u32 {
         let per_row = inputs / 64;
         let room = ((MOST_SHARED - self.shared()) / tokens.max(1) - 16) / ENTRY / self.step() * self.step();
@@ -277,7 +277,7 @@ impl Narrow {
         per_row.div_ceil(panels).next_multiple_of(self.step())
     }
 
-    /// Panels of a row of x.
+    /// Returns the panels of a row of x.
     fn panels(&self, sizes: Sizes) -> u64 {
         u64::from((sizes.inputs / 64).div_ceil(self.panel(sizes.inputs, sizes.tokens)))
     }
@@ -320,7 +320,7 @@ mod tests {
             [SHARED_FINE, SHARED_FINE, SHARED]
         );
         assert_eq!([DEEP, SHARED, FINE].map(Narrow::alone), [NARROW, SHARED, FINE]);
-        // x leaves no room for more on its way.
+        // x leaves no room for more stages.
         assert_eq!([of(8192, 8192, 1), of(4096, 14336, 1)], [DEEP, NARROW]);
     }
 
@@ -332,7 +332,7 @@ mod tests {
             [(28672, 4096), (57344, 8192), (100, 64)].map(|(n, k)| rows(n, k, 4096)),
             [8192, 8192, 112]
         );
-        // So the memory for some tokens is enough for more.
+        // The memory for a number of tokens is then enough for more.
         for (outputs, inputs) in [(8192, 8192), (28672, 4096), (6144, 4096), (5000, 64), (40_000, 28672)] {
             let plain = |tokens| {
                 let sizes = Sizes { outputs, inputs, tokens };
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// `linear_pipeline.cuh` wants two steps at least.
+    /// `linear_pipeline.cuh` needs at least two stages.
     #[test]
     fn plain_weights_have_kernels_of_the_same_form() {
         for wide in WIDE.into_iter().chain(SLICED).chain(LOW) {
@@ -368,7 +368,7 @@ mod tests {
                 let panel = narrow.panel(inputs, tokens);
                 assert!(panel.is_multiple_of(narrow.step()) && panel > 0);
                 let shared = narrow.shared() + (panel * ENTRY + 16) * tokens;
-                // With as many tokens the deep one is not taken.
+                // With this many tokens DEEP is not chosen.
                 assert!(
                     shared <= MOST_SHARED || (narrow == DEEP && tokens >= SHARED_FROM),
                     "{inputs} x {tokens}"

@@ -1,4 +1,4 @@
-//! Kernels of other shapes than those that a layer takes by itself: shapes are chosen by timing
+//! Linear layers with a chosen kernel shape, for tuning.
 //! such.
 
 use std::str::FromStr;
@@ -14,15 +14,15 @@ use super::{
 };
 use crate::{Error, Gpu, Source};
 
-/// One way to compute a layer: `n:` and the numbers of a narrow kernel (n8_tiles, warps, stages,
+/// A way to compute a layer: `n:` and the numbers of a narrow kernel (n8_tiles, warps, stages,
 /// epilogue_warps, share, cluster), `w:` and those of a wide one (tokens, warpgroups, split_k,
-/// entries, stages, cluster), or `p:` and how many rows are made plain at a time.
+/// entries, stages, cluster), or `p:` and the rows that are unpacked at a time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial(Plan);
 
 impl Trial {
-    /// Every shape that layers take by themselves; and rows made plain, sixteen at a time.
+    /// Lists every shape that layers choose, and sixteen unpacked rows.
     pub fn all() -> Vec<Self> {
         let wide = WIDE.into_iter().chain(SLICED).chain(LOW).map(Plan::Wide);
         NARROWS
@@ -34,7 +34,8 @@ impl Trial {
             .collect()
     }
 
-    /// The programs of linear layers in every form: also those that [`Source::all`] has one of.
+    /// Lists the programs of linear layers in every form, also those of which [`Source::all`] has
+    /// only one.
     pub fn all_forms() -> Vec<Source> {
         let forms = |Self(plan): Self| match plan {
             Plan::Narrow(narrow) => vec![narrow.source(), narrow.plain().source()],
@@ -44,7 +45,7 @@ impl Trial {
         Self::all().into_iter().flat_map(forms).collect()
     }
 
-    /// Tokens of a tile, or those that its kernel takes at once.
+    /// Returns the tokens of a tile.
     pub fn tokens(self) -> u32 {
         match self.0 {
             Plan::Narrow(narrow) => 8 * narrow.n8_tiles,
@@ -53,12 +54,12 @@ impl Trial {
         }
     }
 
-    /// Whether its results may be gated.
+    /// Returns true if it supports gated results.
     pub fn gates(self) -> bool {
         !matches!(self.0, Plan::Plain(_))
     }
 
-    /// Its program; none where weights are made plain.
+    /// Returns its program; `None` for cuBLASLt.
     pub fn source(self) -> Option<Source> {
         match self.0 {
             Plan::Narrow(narrow) => Some(narrow.source()),
@@ -67,7 +68,7 @@ impl Trial {
         }
     }
 
-    /// Bytes of scratch memory that it needs.
+    /// Returns its bytes of scratch memory.
     ///
     /// # Errors
     /// As for [`Linear::room`].
@@ -76,7 +77,7 @@ impl Trial {
         Ok(counts + rest)
     }
 
-    /// Whether a layer of so many outputs, inputs and tokens can be computed so.
+    /// Returns true if it supports a layer of these outputs, inputs and tokens.
     pub fn takes(self, [outputs, inputs, tokens]: [u32; 3]) -> bool {
         match self.0 {
             Plan::Narrow(narrow) => {
@@ -87,7 +88,7 @@ impl Trial {
                     panel > 0 && narrow.shared() + (panel * 128 + 16) * tokens <= MOST_SHARED
                 }
             }
-            // Slices have whole steps.
+            // With split-K, k-blocks must be whole.
             Plan::Wide(wide) => {
                 wide.shared() <= MOST_SHARED
                     && (wide.split_k == 1 || inputs.is_multiple_of(64 * wide.entries))
@@ -133,7 +134,7 @@ impl FromStr for Trial {
 }
 
 impl Linear<'_> {
-    /// [`start`](Self::start) by a way that was not chosen for the layer.
+    /// [`start`](Self::start) with a given shape instead of the chosen one.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_taken() {
+    fn shapes_without_shared_memory_are_rejected() {
         let takes = |text: &str, of| text.parse::<Trial>().unwrap().takes(of);
         assert!(takes("w:64,2,2,2,6,1", [4096, 4096, 64]) && !takes("w:64,4,4,4,4,1", [4096, 4096, 64]));
         assert!(!takes("w:16,4,4,4,5,1", [4096, 64 * 5, 16]));

@@ -1,4 +1,4 @@
-//! Rows of a matrix made plain in scratch memory, for the vendor's product.
+//! Rows of a matrix unpacked to scratch memory, for cuBLASLt.
 
 use std::ops::Range;
 
@@ -12,23 +12,22 @@ use crate::{
     linear::plan::{COLUMN, ENTRY},
 };
 
-/// Warps of a block, columns that one takes at a time, and how many times they have room: as
-/// `unpack.cu` has it.
+/// Warps of a CTA, columns of a copy, and stages of a warp's ring, as in `unpack.cu`.
 const WARPS: u32 = 8;
 const RUN: u32 = 4;
 const AHEAD: u32 = 2;
-/// Shared memory of a block.
+/// Shared memory of a CTA.
 const SHARED: u32 = WARPS * (AHEAD * RUN * COLUMN + 16 * ENTRY + 128);
-/// Blocks that a multiprocessor holds.
+/// CTAs per SM.
 const BLOCKS: u32 = 2;
 
-/// The program that does it.
+/// Returns the program.
 pub(super) fn source() -> Source {
     Source::unpack(&[format!("BUDDY_UNPACK_SHARED={SHARED}")])
 }
 
 impl Linear<'_> {
-    /// Makes some rows plain; the first is a multiple of 16.
+    /// Enqueues the unpacking of rows; the first is a multiple of 16.
     pub(super) fn make_plain(
         &self,
         on: &CudaStream,
@@ -47,7 +46,7 @@ impl Linear<'_> {
         let runs = u64::from(tiles) * u64::from(row.div_ceil(RUN));
         let blocks = u64::from(BLOCKS * gpu.multiprocessors()).min(runs.div_ceil(u64::from(WARPS)));
         let launch = Launch { shared: SHARED, ..Launch::row(blocks, 32 * WARPS) };
-        // SAFETY: the arguments of `linear_unpack`; the caller's span has room for so many rows.
+        // SAFETY: the arguments of `linear_unpack`; the caller's span has room for these rows.
         gpu.check("make weights plain", unsafe { launch.start(on, &kernel, &(view,)) })
     }
 }

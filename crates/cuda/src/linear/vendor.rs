@@ -1,5 +1,4 @@
-//! The vendor's matrix product, cuBLASLt: for so many tokens that weights are better made plain
-//! first.
+//! cuBLASLt, for as many tokens that unpacking the weights first is faster.
 
 use std::{collections::HashMap, ffi::c_void, ops::Range};
 
@@ -11,33 +10,31 @@ use cudarc::{
 use super::{Linear, Output, Sizes};
 use crate::{DeviceSpan, Error, Gpu};
 
-/// The library's numbers: a transposed operand, and a bias added to every column.
+/// cuBLASLt's values: a transposed operand, and a bias added to every column.
 static TRANSPOSED: i32 = 1;
 static WITH_BIAS: i32 = 4;
 
-/// What an algorithm is chosen for: rows, columns, tokens, all rows of a result, its kind, and
-/// whether there is a bias.
+/// The key of a chosen algorithm: rows, sizes, type of the result, and whether there is a bias.
 type Case = (u32, Sizes, bool, bool);
 
-/// A handle of the library, and the algorithms that its heuristics named first.
+/// A handle of cuBLASLt, and the first algorithm of its heuristics for each case.
 #[derive(Debug)]
 pub(crate) struct Vendor {
     handle: sys::cublasLtHandle_t,
     algorithms: HashMap<Case, sys::cublasLtMatmulAlgo_t>,
 }
 
-// SAFETY: the library's handle may be used by any thread, one at a time; it lies behind a lock.
+// SAFETY: any thread may use the handle, one at a time; it is behind a lock.
 unsafe impl Send for Vendor {}
 
 impl Drop for Vendor {
     fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once; what the library says of that helps no
-        // one.
+        // SAFETY: created once and destroyed once; an error here cannot be handled.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
 
-/// Something of the library's, and what destroys it.
+/// A cuBLASLt object and its destructor.
 struct Owned<T: Copy>(T, unsafe fn(T) -> Result<(), result::CublasError>);
 
 impl<T: Copy> Drop for Owned<T> {
@@ -47,7 +44,7 @@ impl<T: Copy> Drop for Owned<T> {
     }
 }
 
-/// A product as the library sees it: what it does, and the layouts of weights, x and results.
+/// A product's description: the operation, and the layouts of weights, x and y.
 struct Product {
     what: Owned<sys::cublasLtMatmulDesc_t>,
     layouts: [Owned<sys::cublasLtMatrixLayout_t>; 3],
@@ -57,7 +54,7 @@ impl Product {
     fn new(rows: u32, of: &Linear<'_>, sizes: Sizes, bias: u64) -> Result<Self, result::CublasError> {
         let (narrow, single) = (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_32F);
         let (inputs, tokens) = (u64::from(sizes.inputs), u64::from(sizes.tokens));
-        // The library counts matrices by columns: ours is one of rows, transposed.
+        // cuBLASLt is column-major: our row-major matrices are transposed.
         let layout = |of, rows, columns, pitch: u64| {
             Ok(Owned(
                 result::create_matrix_layout(of, rows, columns, pitch as i64)?,
@@ -68,7 +65,7 @@ impl Product {
         let what = Owned(what, result::destroy_matmul_desc);
         let out = if of.output == Output::Fp32 { single } else { narrow };
         let set = |attribute, value: *const c_void, bytes| {
-            // SAFETY: the description is alive; the attribute is of this size.
+            // SAFETY: the description is alive, and the attribute has this size.
             unsafe { result::set_matmul_desc_attribute(what.0, attribute, value, bytes) }
         };
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
@@ -86,7 +83,7 @@ impl Product {
         Ok(Self { what, layouts })
     }
 
-    /// What the heuristics name first.
+    /// Returns the first algorithm of the heuristics.
     fn algorithm(
         &self,
         handle: sys::cublasLtHandle_t,
@@ -95,7 +92,7 @@ impl Product {
         let limit = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
         let preference = Owned(result::create_matmul_pref()?, result::destroy_matmul_pref);
         let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
-        // SAFETY: all descriptions are alive; the attribute is of the size given.
+        // SAFETY: all descriptions are alive, and the attribute has the given size.
         unsafe {
             result::set_matmul_pref_attribute(preference.0, limit, (&raw const workspace).cast(), 8)?;
             Ok(result::get_matmul_algo_heuristic(handle, self.what.0, a, b, c, c, preference.0)?.algo)
@@ -104,10 +101,10 @@ impl Product {
 }
 
 impl Vendor {
-    /// Opens the library.
+    /// Loads the library.
     ///
     /// # Errors
-    /// [`Error::Vendor`] if it is not there, or with what it says.
+    /// [`Error::Vendor`] if it is missing, or with its error.
     pub(crate) fn new(gpu: &Gpu) -> Result<Self, Error> {
         // SAFETY: loading libcublasLt runs only its own initialisers.
         if !unsafe { sys::is_culib_present() } {
@@ -119,10 +116,10 @@ impl Vendor {
         Ok(Self { handle: result::create_handle().map_err(said)?, algorithms: HashMap::new() })
     }
 
-    /// Multiplies some rows of the weights, which are plain, by x.
+    /// Multiplies plain rows of the weights by x.
     ///
     /// # Errors
-    /// [`Error::Vendor`] with what the library says.
+    /// [`Error::Vendor`] with the library's error.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn multiply(
         &mut self,
@@ -150,7 +147,7 @@ impl Vendor {
         let (one, zero, out) = (1.0f32, 0.0f32, (of.y.address() + value * first) as *mut c_void);
         let [a, b, c] = product.layouts.each_ref().map(|layout| layout.0);
         // SAFETY: descriptions are alive; the layer's spans hold what they describe; scalars are
-        // read at once.
+        // read before the call returns.
         let done = unsafe {
             result::matmul(
                 self.handle,

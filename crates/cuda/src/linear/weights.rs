@@ -1,4 +1,4 @@
-//! The weights of a linear layer: frozen, or such that may be written.
+//! The weights of a linear layer: a frozen matrix, or a writable one.
 
 use buddy_codec::{Codec, FrozenHeader};
 use cudarc::driver::CudaStream;
@@ -27,7 +27,7 @@ impl<'a> From<&'a GivenMatrix<'a>> for Weights<'a> {
 }
 
 impl Weights<'_> {
-    /// What they are.
+    /// Returns the header that describes the weights.
     pub fn header(&self) -> &FrozenHeader {
         match self {
             Self::Frozen(frozen) => frozen.header(),
@@ -42,7 +42,7 @@ impl Weights<'_> {
         }
     }
 
-    /// Makes rows from `first` on, a multiple of 16, plain.
+    /// Unpacks rows from `first` on, a multiple of 16.
     pub(super) fn read(&self, on: &CudaStream, first: u32, to: DeviceSpan<'_>) -> Result<(), Error> {
         match self {
             Self::Frozen(frozen) => frozen.read(on, u64::from(first) * u64::from(frozen.header().row), to),
@@ -50,7 +50,7 @@ impl Weights<'_> {
         }
     }
 
-    /// As kernels take them.
+    /// Returns the weights as kernels take them.
     pub(super) fn view(&self) -> PackedMatrixView {
         let frozen = match self {
             Self::Frozen(frozen) => frozen,

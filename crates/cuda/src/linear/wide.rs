@@ -1,5 +1,4 @@
-//! The kernels of linear layers on products of warpgroups: their shapes, which one a layer takes,
-//! and their launches.
+//! The linear kernels on wgmma: their shapes, the choice among them, and their launches.
 
 use super::{
     Sizes,
@@ -7,8 +6,8 @@ use super::{
 };
 use crate::{Gpu, Source, driver::Launch};
 
-/// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen
-/// tokens.
+/// Slots for irregular entries of a k-block, and bytes of a warp's 16 x 16 staging tile in the
+/// epilogue.
 const SLOTS: u32 = 8;
 const OUT: u32 = 16 * 32;
 
@@ -17,11 +16,11 @@ const OUT: u32 = 16 * 32;
 pub(crate) struct Wide {
     pub(super) tokens: u32,
     pub(super) warpgroups: u32,
-    /// Warpgroups that share rows, each with some of a step's entries: one, or all.
+    /// Warpgroups that split each k-block of the same rows: 1, or all.
     pub(super) split_k: u32,
     pub(super) entries: u32,
     pub(super) stages: u32,
-    /// Blocks that share x.
+    /// CTAs that share x by multicast.
     pub(super) cluster: u32,
     pub(super) form: Form,
 }
@@ -30,7 +29,7 @@ const fn wide(tokens: u32, [warpgroups, split_k, entries, stages, cluster]: [u32
     Wide { tokens, warpgroups, split_k, entries, stages, cluster, form: Form::Frozen }
 }
 
-/// By the most tokens of a tile; larger numbers have several.
+/// Shapes by the most tokens of a tile; more tokens take several tiles.
 pub(super) const WIDE: [Wide; 6] = [
     wide(8, [3, 1, 2, 5, 1]),
     wide(16, [3, 1, 2, 5, 1]),
@@ -40,31 +39,30 @@ pub(super) const WIDE: [Wide; 6] = [
     wide(256, [2, 1, 1, 4, 1]),
 ];
 
-/// Tiles of fewer rows, so that fewer blocks share each: up to 32 tokens four warpgroups with a
-/// quarter of the columns each, for matrices that they cut alike.
+/// Tiles of fewer rows, so that fewer CTAs share each: up to 32 tokens, four warpgroups with
+/// split-K, for matrices whose tiles divide evenly among CTAs.
 pub(super) const SLICED: [Wide; 3] =
     [wide(8, [4, 4, 4, 5, 1]), wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
-/// For more tokens one warpgroup, for small matrices that it cuts alike, or two.
+/// For more tokens: one warpgroup, for small matrices that divide evenly, or two.
 pub(super) const LOW: [Wide; 4] = [
     wide(64, [1, 1, 2, 7, 1]),
     wide(64, [2, 1, 2, 5, 1]),
     wide(128, [1, 1, 2, 4, 1]),
     wide(128, [2, 1, 2, 3, 1]),
 ];
-/// Weights of a matrix that one warpgroup to a block decodes in time, and two with 64 tokens; and
-/// of one for which x may come again for every 64 rows, or 128.
+/// The largest weight matrices for which one warpgroup per CTA decodes fast enough, and two with 64
+/// tokens; and for which x may be read again for every 64 or 128 rows.
 pub(super) const SMALL: u64 = 24 << 20;
 const MEDIUM: u64 = 60 << 20;
 const MIDDLE: u64 = 96 << 20;
 
 impl Wide {
-    /// The kernel for any matrix.
+    /// Returns the kernel for any matrix.
     pub(super) fn usual(blocks: u32, sizes: Sizes) -> Self {
         let tokens = sizes.tokens;
         let [.., narrower, widest] = WIDE;
         let usual = *WIDE.iter().find(|wide| tokens <= wide.tokens).unwrap_or(&widest);
-        // Where there are fewer tiles than blocks, and they cannot be cut alike, smaller ones may
-        // be.
+        // Smaller tiles help where there are fewer tiles than CTAs and these do not divide evenly.
         let smaller = usual == widest
             && usual.tiles(sizes) < u64::from(blocks / usual.cluster)
             && usual.pieces(blocks, sizes).is_none()
@@ -72,7 +70,7 @@ impl Wide {
         if smaller { narrower } else { usual }
     }
 
-    /// The kernel whose tiles have fewer rows, for matrices that gain by it.
+    /// Returns the kernel with fewer rows per tile, for matrices that gain by it.
     pub(super) fn low(blocks: u32, sizes: Sizes) -> Option<Self> {
         let Sizes { outputs, inputs, tokens } = sizes;
         let weights = u64::from(outputs) * u64::from(inputs);
@@ -91,42 +89,41 @@ impl Wide {
         SLICED.into_iter().chain(LOW).filter(|wide| Some(wide.tokens) == next).find(fits)
     }
 
-    /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks
-    /// left out at most.
+    /// Returns the CTAs per tile, if tiles divide evenly with at most a tenth of the CTAs idle.
     fn pieces(&self, blocks: u32, sizes: Sizes) -> Option<u64> {
         let (most, tiles) = (u64::from(blocks / self.cluster), self.tiles(sizes).max(1));
         let pieces = most / tiles;
         (10 * pieces * tiles >= 9 * most).then_some(pieces)
     }
 
-    /// Tokens of a tile that a block asks for.
+    /// Returns the tokens of a tile that a CTA loads.
     pub(crate) fn share(&self) -> u32 {
         self.tokens / self.cluster
     }
 
-    /// Rows of W of a tile.
+    /// Returns the rows of a tile.
     pub(super) fn rows(&self) -> u32 {
         64 * self.warpgroups / self.split_k
     }
 
-    /// Tiles of a cluster.
+    /// Returns the number of tiles, in units of a cluster.
     fn tiles(&self, sizes: Sizes) -> u64 {
         u64::from(sizes.outputs.div_ceil(self.cluster * self.rows()))
             * u64::from(sizes.tokens.div_ceil(self.tokens))
     }
 
-    /// The shape for results that are gated.
+    /// Returns the shape for gated results.
     pub(crate) fn gated(self) -> Self {
         Self { form: Form::Gated, ..self }
     }
 
-    /// The shape for plain weights, with as many steps as have room.
+    /// Returns the shape for plain weights, with as many stages as fit.
     pub(super) fn plain(self) -> Self {
         let most = (1..=self.stages).rev().map(|stages| Self { stages, form: Form::Plain, ..self });
         most.into_iter().find(|wide| wide.shared() <= MOST_SHARED).unwrap_or(self)
     }
 
-    /// Shared memory: as `Shape` in `linear_pipeline.cuh` has it.
+    /// Returns the shared memory, as `Shape` in `linear_pipeline.cuh` lays it out.
     pub(super) fn shared(&self) -> u32 {
         let columns = self.rows() / 16 * self.entries;
         let step = columns * (self.form.column() + 16) + self.entries * self.tokens * ENTRY;
@@ -150,8 +147,8 @@ impl Wide {
     pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
         let tiles = self.tiles(sizes);
         let steps = tiles * u64::from((sizes.inputs / 64).div_ceil(self.entries));
-        // Tiles that are cut alike have fewer pieces and fewer sums to add: worth a tenth of the
-        // blocks.
+        // Evenly divided tiles have fewer CTAs and fewer partials to reduce, which is worth up to a
+        // tenth of the CTAs.
         let even = self.pieces(gpu.multiprocessors(), sizes).map(|pieces| pieces * tiles);
         let most = u64::from(gpu.multiprocessors() / self.cluster);
         let clusters = even.unwrap_or(most).min(steps) as u32;
