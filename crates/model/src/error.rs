@@ -1,25 +1,25 @@
-//! Everything that can be wrong with a model, in one line each.
+//! Errors of packing, unpacking and verifying models, one line each.
 
 use std::path::Path;
 
 /// Why a model was not packed, unpacked or verified.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Which file another error is about.
+    /// Adds the file to another error.
     #[error("{place}: {what}")]
     At {
         /// The path, or the tensor's name.
         place: String,
-        /// What is wrong there.
+        /// The error.
         what: Box<Error>,
     },
-    /// A file that is no safetensors file, or that cannot be read or written.
+    /// A file that is not safetensors, or cannot be read or written.
     #[error(transparent)]
     File(#[from] buddy_snapshot::Error),
-    /// The operating system said no.
+    /// An error of the operating system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A frozen matrix that is none.
+    /// An invalid frozen matrix.
     #[error(transparent)]
     Frozen(#[from] buddy_codec::Error),
     /// Nothing to pack.
@@ -28,50 +28,50 @@ pub enum Error {
          the model as it is, or a bf16 version that its authors published; converting fp32 or fp16 weights to bf16 loses precision"
     )]
     NoMatrix {
-        /// What there is instead: types and how many tensors have each.
+        /// The types present, with the number of tensors of each.
         found: String,
     },
-    /// A model whose weights are quantised already.
+    /// A model with quantised weights.
     #[error("config.json says that the weights are quantised ({method}); Buddy packs plain bf16 weights")]
     Quantised {
-        /// The method that it names.
+        /// The method that config.json names.
         method: String,
     },
-    /// A packed file or folder where a plain one was asked for.
+    /// A packed file or folder instead of a plain one.
     #[error("this is packed already; unpack it first")]
     Packed,
-    /// A plain file or folder where a packed one was asked for.
+    /// A plain file or folder instead of a packed one.
     #[error("this was not packed by Buddy: {why}")]
     NotPacked {
-        /// What is missing or wrong.
+        /// The missing or invalid part.
         why: String,
     },
-    /// A path that leads nowhere.
+    /// A path that does not exist.
     #[error("there is no such file or folder; give a safetensors file or the folder of a model")]
     Missing,
-    /// No model at all.
+    /// A path without a model.
     #[error("no .safetensors file here; give a safetensors file or the folder of a model")]
     NoModel,
     /// Input and output are the same.
     #[error("this would be written over itself; give another --out")]
     Same,
-    /// What was packed does not give back what was read.
+    /// The packed file does not restore the original.
     #[error(
         "byte {at} differs from the original: the packed file is damaged, or the original changed; pack it again"
     )]
     Differs {
-        /// Where, in the plain file.
+        /// Offset in the plain file.
         at: u64,
     },
 }
 
 impl Error {
-    /// The same error, of this file.
+    /// Adds a file to the error.
     pub(crate) fn of(self, path: &Path) -> Self {
         self.at(path.display())
     }
 
-    /// The same error, of this place.
+    /// Adds a place to the error.
     pub(crate) fn at(self, place: impl ToString) -> Self {
         Self::At { place: place.to_string(), what: Box::new(self) }
     }

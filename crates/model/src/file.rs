@@ -1,4 +1,4 @@
-//! One safetensors file: packed, unpacked, verified.
+//! Packs, unpacks and verifies one safetensors file.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{
 /// Bytes of plain tensors that are copied or compared at a time.
 const PIECE: usize = 8 << 20;
 
-/// Bytes of a model, or of a file, before and after.
+/// Sizes of a model, or of a file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
     /// As plain safetensors.
@@ -31,7 +31,7 @@ pub struct Sizes {
 /// Packs one file.
 ///
 /// # Errors
-/// [`Error::Packed`], or what is wrong with a file.
+/// [`Error::Packed`], or an error of a file.
 pub fn pack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Sizes, Error> {
     let plain = Plain::open(from)?;
     if plain.original()?.is_some() {
@@ -42,7 +42,7 @@ pub fn pack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Sizes
     Ok(Sizes { plain: from.metadata()?.len(), packed: to.metadata()?.len() })
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 fn whole(to: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<(), Error> {
     let mut failed = None;
     let written = write_atomic(to, |out| {
@@ -55,8 +55,8 @@ fn whole(to: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error
     failed.map_or(written.map_err(Error::from), Err)
 }
 
-/// Frozen matrices first, each at a multiple of 128 bytes; then everything else; and the header
-/// last, when sizes are known.
+/// Writes frozen matrices, each aligned to 128 bytes, then all other tensors, and last the header,
+/// once sizes are known.
 fn write_packed(out: &mut BufWriter<File>, plain: &Plain, progress: Progress<'_>) -> Result<(), Error> {
     let start = header::room(plain)?;
     let (mut at, mut written, mut kept) = (start as u64, Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ fn write_packed(out: &mut BufWriter<File>, plain: &Plain, progress: Progress<'_>
             }
             None => kept.push(array),
         }
-        // Zeros to the end of it, and none of what a matrix left that did not get smaller.
+        // Pads with zeros, and discards bytes of a matrix that did not shrink.
         out.get_ref().set_len(at)?;
     }
     for array in kept {
@@ -94,18 +94,18 @@ fn write_pieces(out: &File, at: u64, bytes: &[u8], progress: Progress<'_>) -> Re
     Ok(())
 }
 
-/// Takes a piece of a file, with its place there.
+/// Receives a piece of a file and its offset.
 type Put<'a> = &'a (dyn Fn(u64, &[u8]) -> Result<(), Error> + Sync);
 
-/// A packed file, opened: the original header, and of each original tensor its bytes and what is in
-/// the file.
+/// A packed file: the original header, and for each original tensor its size and its bytes in the
+/// file.
 struct Opened {
     text: String,
     tensors: Vec<(u64, Array)>,
 }
 
 impl Opened {
-    /// Errors name the file.
+    /// Opens a file; errors name it.
     fn open(path: &Path) -> Result<Self, Error> {
         let packed = Plain::open(path)?;
         Self::of(packed).map_err(|error| error.of(path))
@@ -126,14 +126,13 @@ impl Opened {
         }
     }
 
-    /// Gives every piece of the original file, with its place there, in any order.
+    /// Passes every piece of the original file to `put`, in any order.
     fn each(&self, put: Put<'_>) -> Result<(), Error> {
         let mut at = (LENGTH + self.text.len()) as u64;
         put(0, &(self.text.len() as u64).to_le_bytes())?;
         put(LENGTH as u64, self.text.as_bytes())?;
         for (bytes, array) in &self.tensors {
-            // A matrix that did not get smaller stayed as it was: of the type and length that it
-            // had.
+            // A matrix that did not shrink is stored plain, with its original type and length.
             if array.dtype == buddy_core::Dtype::U8 && array.bytes().len() as u64 != *bytes {
                 matrix::read(array, *bytes, |start, piece| put(at + start, piece))
                     .map_err(|error| error.at(&array.name))?;
@@ -151,7 +150,7 @@ impl Opened {
     }
 }
 
-/// Fails unless a file is a packed one. Reads its header alone.
+/// Fails unless a file is packed. Reads its header only.
 pub(crate) fn require_packed(path: &Path) -> Result<(), Error> {
     Opened::open(path).map(drop)
 }
@@ -159,7 +158,7 @@ pub(crate) fn require_packed(path: &Path) -> Result<(), Error> {
 /// Unpacks one file.
 ///
 /// # Errors
-/// [`Error::NotPacked`], or what is wrong with a file. Any bytes give an error or a file.
+/// [`Error::NotPacked`], or an error of a file. Any input gives an error or a file.
 pub fn unpack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Sizes, Error> {
     let packed = Opened::open(from)?;
     let done = whole(to, |out| {
@@ -173,10 +172,10 @@ pub fn unpack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Siz
     Ok(Sizes { plain: to.metadata()?.len(), packed: from.metadata()?.len() })
 }
 
-/// Unpacks a file without writing, and compares every byte with the original.
+/// Unpacks a file without writing it, and compares every byte with the original.
 ///
 /// # Errors
-/// [`Error::Differs`], or as [`unpack_file`].
+/// [`Error::Differs`], or as for [`unpack_file`].
 pub fn verify_file(original: &Path, packed: &Path, progress: Progress<'_>) -> Result<(), Error> {
     let opened = Opened::open(packed)?;
     let (file, compared) = (File::open(original)?, AtomicU64::new(0));

@@ -17,27 +17,27 @@ use crate::{
     manifest::{CONFIG, Manifest, NAME, Origin, packed_config},
 };
 
-/// What is to be done: a file to a file, or a folder to a folder.
+/// Paths and options: a file to a file, or a folder to a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
     /// A safetensors file, or a folder with shards.
     pub from: &'a Path,
-    /// Where the result goes; a folder is made.
+    /// The result; a folder is created.
     pub to: &'a Path,
-    /// Whether each file that was packed is unpacked again and compared with the original.
+    /// True to unpack each packed file again and compare it with the original.
     pub verify: bool,
 }
 
-/// What was done.
+/// Result of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Bytes of all safetensors files.
     pub sizes: Sizes,
-    /// How many of them were there already.
+    /// Files that existed already.
     pub resumed: usize,
-    /// How many were worked on.
+    /// Files processed.
     pub files: usize,
-    /// Folders inside the model's, which are left alone.
+    /// Subfolders of the model, which are skipped.
     pub left_out: Vec<PathBuf>,
 }
 
@@ -80,8 +80,8 @@ impl Content {
 /// Packs a model.
 ///
 /// # Errors
-/// [`Error::NoMatrix`] if nothing in it is bf16, [`Error::Quantised`], [`Error::Packed`], or what
-/// is wrong with a file.
+/// [`Error::NoMatrix`] if nothing in it is bf16, [`Error::Quantised`], [`Error::Packed`], or an
+/// error of a file.
 pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     refuse_same(job)?;
     if !job.from.is_dir() {
@@ -114,8 +114,7 @@ pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Packs one file of a folder, unless it was packed before, from a file of the same length and
-/// time.
+/// Packs one file of a folder, unless it was packed before from a file of the same length and time.
 fn pack_shard(
     job: &Job<'_>,
     name: &str,
@@ -144,10 +143,10 @@ fn verify(job: &Job<'_>, plain: &Path, packed: &Path, progress: Progress<'_>) ->
     if job.verify { verify_file(plain, packed, progress) } else { Ok(()) }
 }
 
-/// Unpacks a model: every file as it was.
+/// Unpacks a model: restores every file.
 ///
 /// # Errors
-/// [`Error::NotPacked`], or what is wrong with a file.
+/// [`Error::NotPacked`], or an error of a file.
 pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     refuse_same(job)?;
     if !job.from.is_dir() {
@@ -158,7 +157,7 @@ pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     let content = Content::of(job.from)?;
     let manifest =
         Manifest::read(job.from)?.ok_or_else(|| not_packed(format!("there is no {NAME}")).of(job.from))?;
-    // Before anything is written.
+    // Checks all files before anything is written.
     content.shards.iter().try_for_each(|name| require_packed(&job.from.join(name)))?;
     fs::create_dir_all(job.to).map_err(|error| Error::Io(error).of(job.to))?;
     let mut report = Report { left_out: content.folders, ..Report::default() };
@@ -191,7 +190,7 @@ fn refuse_same(job: &Job<'_>) -> Result<(), Error> {
     if same { Err(Error::Same.of(job.to)) } else { Ok(()) }
 }
 
-/// Refuses a model in which nothing would be frozen, with what it holds instead.
+/// Rejects a model without matrices to freeze; the error lists what it holds.
 fn require_matrix(files: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Error> {
     let mut found = BTreeMap::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! The header of a packed file: which tensors of the original are frozen, where each lies, and the
+//! The header of a packed file: which tensors of the original are frozen, their places, and the
 //! original header.
 
 use std::path::Path;
@@ -9,28 +9,28 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 
-/// Under which name the metadata of a packed file keep the original header.
+/// Metadata key of the original header in a packed file.
 const ORIGINAL: &str = "buddy.header";
-/// Where the tensors' bytes begin: at a multiple of it, so that frozen buffers do too.
+/// Alignment of the tensors' bytes, and so of frozen buffers.
 const ALIGN: usize = 128;
-/// Bytes that say how long a header is.
+/// Size of a header's length field.
 pub(crate) const LENGTH: usize = 8;
 
-/// What becomes of a tensor.
+/// Treatment of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// A frozen matrix whose rows have so many entries.
+    /// Freezes a matrix with rows of this many entries.
     Freeze {
         /// Entries of a row.
         row: u32,
     },
-    /// It stays as it is.
+    /// Keeps the tensor plain.
     Keep,
 }
 
 impl Plan {
-    /// A matrix of bf16, with rows of whole entries, is frozen. A tensor of more dimensions is the
-    /// matrix of its rows.
+    /// Chooses the treatment: a bf16 matrix with rows of whole entries is frozen. A tensor of more
+    /// dimensions is the matrix of its rows.
     pub fn of(array: &Array) -> Self {
         let row = array.shape.last().map_or(0, |&columns| columns * 2);
         let whole = row > 0 && row.is_multiple_of(ENTRY_BYTES as u64);
@@ -41,7 +41,7 @@ impl Plan {
     }
 }
 
-/// A safetensors file: its header as it is, and its tensors, in the order of their bytes.
+/// A plain safetensors file: its header's text, and its tensors in the order of their bytes.
 pub(crate) struct Plain {
     /// The header's text.
     pub(crate) text: String,
@@ -56,7 +56,7 @@ impl Plain {
         Ok(Self { text: header_text(path)?, arrays })
     }
 
-    /// What it says of itself besides its tensors.
+    /// Returns the file's metadata.
     pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
         let mut header = parse(&self.text)?;
         match header.remove("__metadata__") {
@@ -66,14 +66,14 @@ impl Plain {
         }
     }
 
-    /// The original header, if this is a packed file.
+    /// Returns the original header, if the file is packed.
     pub(crate) fn original(&self) -> Result<Option<String>, Error> {
         let found = self.metadata()?.remove(ORIGINAL);
         Ok(found.and_then(|text| text.as_str().map(str::to_owned)))
     }
 }
 
-/// The text of a file's header; the file was opened as a safetensors file before.
+/// Returns the text of the header; the file was opened as safetensors before.
 fn header_text(path: &Path) -> Result<String, Error> {
     use std::io::Read;
     let mut file = std::fs::File::open(path)?;
@@ -88,7 +88,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, Error> {
     serde_json::from_str(text).map_err(|error| not_packed(format!("its header is wrong: {error}")))
 }
 
-/// The tensors of an original header, in the order of their bytes: names and lengths.
+/// Returns names and lengths of an original header's tensors, in the order of their bytes.
 pub(crate) fn tensors(text: &str) -> Result<Vec<(String, u64)>, Error> {
     let mut found = Vec::new();
     for (name, info) in parse(text)? {
@@ -112,22 +112,22 @@ pub(crate) fn tensors(text: &str) -> Result<Vec<(String, u64)>, Error> {
     Ok(found.into_iter().map(|(start, end, name)| (name, end - start)).collect())
 }
 
-/// What is written for a tensor: its name, whether it is frozen, and its bytes.
+/// A tensor to write: its name, whether it is frozen, and its size.
 pub(crate) struct Written<'a> {
     pub(crate) array: &'a Array,
     pub(crate) frozen: bool,
     pub(crate) bytes: u64,
 }
 
-/// Bytes that the header of a packed file may take, with the 8 before it, whatever becomes of the
-/// tensors.
+/// Returns an upper bound of the header's bytes in a packed file, the length field included, for
+/// any treatment of the tensors.
 pub(crate) fn room(plain: &Plain) -> Result<usize, Error> {
     let total = plain.arrays.iter().map(|array| array.bytes().len() as u64).sum();
     let most: Vec<_> = plain.arrays.iter().map(|array| Written { array, frozen: false, bytes: 0 }).collect();
     Ok((LENGTH + text(plain, &most, total)?.len()).next_multiple_of(ALIGN))
 }
 
-/// The header of a packed file, filled up with blanks to [`room`] bytes.
+/// Encodes the header of a packed file, padded with blanks to [`room`] bytes.
 pub(crate) fn encode(plain: &Plain, tensors: &[Written<'_>], room: usize) -> Result<Vec<u8>, Error> {
     let mut text = text(plain, tensors, 0)?;
     debug_assert!(LENGTH + text.len() <= room, "a frozen tensor's line is no longer than the plain one's");
@@ -137,7 +137,7 @@ pub(crate) fn encode(plain: &Plain, tensors: &[Written<'_>], room: usize) -> Res
     Ok(out)
 }
 
-/// The header's text for tensors that follow one another from an offset on.
+/// Returns the header's text for tensors that follow one another from an offset on.
 fn text(plain: &Plain, tensors: &[Written<'_>], mut at: u64) -> Result<Vec<u8>, Error> {
     let mut metadata = plain.metadata()?;
     metadata.insert(ORIGINAL.to_owned(), Value::String(plain.text.clone()));

@@ -1,4 +1,4 @@
-//! `buddy.json` of a packed folder: which files are packed, from what, and the texts that packing
+//! `buddy.json` of a packed folder: the packed files, their originals, and the texts that packing
 //! changed.
 
 use std::{collections::BTreeMap, fs::Metadata, io::Write, path::Path, time::UNIX_EPOCH};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::{Error, header::not_packed};
 
-/// Its name in a packed folder.
+/// The file's name in a packed folder.
 pub(crate) const NAME: &str = "buddy.json";
-/// What Transformers reads of a model; it says there how the weights lie.
+/// Transformers' configuration of a model, which names the quantiser.
 pub(crate) const CONFIG: &str = "config.json";
 const METHOD: &str = "buddy";
 
-/// What is known of a file when it was packed: if it is the same, it is not packed again.
+/// A file's state when it was packed; an unchanged file is not packed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Origin {
@@ -38,7 +38,7 @@ impl Origin {
 pub(crate) struct Manifest {
     version: u32,
     pub(crate) files: BTreeMap<String, Origin>,
-    /// `config.json` as it was.
+    /// The original `config.json`.
     pub(crate) config: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Default for Manifest {
 }
 
 impl Manifest {
-    /// Reads that of a folder, if it has one.
+    /// Reads a folder's manifest, if it has one.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Error> {
         let path = folder.join(NAME);
         let text = match std::fs::read_to_string(&path) {
@@ -65,14 +65,14 @@ impl Manifest {
         Ok(Some(read))
     }
 
-    /// Writes it.
+    /// Writes the manifest.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(self).map_err(|error| not_packed(error.to_string()))?;
         Ok(write_atomic(&folder.join(NAME), |out| out.write_all(text.as_bytes()))?)
     }
 }
 
-/// The configuration of the packed model: the same, and which quantiser loads it.
+/// Returns the packed model's configuration: the original with the quantiser that loads it.
 pub(crate) fn packed_config(text: &str) -> Result<String, Error> {
     let wrong = |error: serde_json::Error| Error::Io(error.into()).at(CONFIG);
     let mut config: Value = serde_json::from_str(text).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! One matrix: written as a frozen buffer piece by piece on all threads, and read back.
+//! Packs a matrix as a frozen buffer, in pieces on all threads, and reads it back.
 
 use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
@@ -9,15 +9,14 @@ use rayon::prelude::*;
 
 use crate::{Error, Progress};
 
-/// Plain bytes of a piece, about: enough to be worth a thread's while, few enough to stay in its
-/// cache.
+/// Approximate plain bytes of a piece: enough for a thread, and within its cache.
 const PIECE: usize = 1 << 20;
-/// Pieces between two looks at what overflowed.
+/// Pieces between two writes of overflow.
 const BATCH: usize = 32;
-/// Entries that the window is chosen by, spread over the matrix.
+/// Entries sampled over the matrix to choose the window.
 const SAMPLE: usize = 1 << 14;
 
-/// The codec for a matrix: its window is chosen by entries from all over it.
+/// Returns the codec for a matrix, with a window chosen from a sample.
 pub(crate) fn codec(data: &[u8]) -> Codec {
     let entries: &[Entry] = data.as_chunks().0;
     let every = entries.len().div_ceil(SAMPLE).max(1);
@@ -25,7 +24,7 @@ pub(crate) fn codec(data: &[u8]) -> Codec {
     Codec::Bf16(Bf16::train(&sample))
 }
 
-/// Ranges of the data that are packed and read at a time.
+/// Returns the ranges of data that are packed and read at a time.
 fn pieces(header: &FrozenHeader) -> Vec<Range<usize>> {
     let step = header.step() as usize * ENTRY_BYTES;
     let piece = PIECE.div_ceil(step).max(1) * step;
@@ -33,7 +32,7 @@ fn pieces(header: &FrozenHeader) -> Vec<Range<usize>> {
     (0..bytes).step_by(piece).map(|start| start..bytes.min(start + piece)).collect()
 }
 
-/// What a matrix leaves behind besides the fixed places, which are written at once.
+/// The parts of a matrix that are written last; the fixed places are written at once.
 #[derive(Default)]
 struct Rest {
     nibbles: Vec<u8>,
@@ -42,7 +41,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Adds what a piece has, and counts its sectors.
+    /// Adds a piece, and counts its sectors.
     fn add(&mut self, piece: &FrozenPiece, header: &mut FrozenHeader) -> Option<()> {
         self.nibbles.extend_from_slice(&piece.nibbles);
         self.overflow.extend_from_slice(&piece.overflow);
@@ -63,8 +62,8 @@ impl Rest {
     }
 }
 
-/// Writes a matrix, whose rows have `row` entries, into a file of zeros from `at` on, and says how
-/// many bytes it took. None if that would not be fewer than the plain ones.
+/// Writes a matrix with rows of `row` entries to a file of zeros, from `at` on, and returns its
+/// bytes. Returns `None` if they are not fewer than the plain ones.
 pub(crate) fn write(
     out: &File,
     at: u64,
@@ -97,7 +96,7 @@ pub(crate) fn write(
     Ok(Some(header.parts().total))
 }
 
-/// Reads a frozen matrix piece by piece: each is given to `put` with its place in the plain data.
+/// Reads a frozen matrix in pieces; passes each to `put` with its offset in the plain data.
 pub(crate) fn read(
     packed: &Array,
     expected: u64,

@@ -102,7 +102,7 @@ fn a_packed_file_is_a_safetensors_file_of_frozen_buffers() {
 }
 
 #[test]
-fn what_is_packed_is_not_packed_again_unless_it_changed() {
+fn a_packed_file_is_packed_again_only_if_its_original_changed() {
     let folder = tempfile::tempdir().unwrap();
     let [plain, packed] = ["plain", "packed"].map(|name| folder.path().join(name));
     model(&plain);
@@ -133,7 +133,7 @@ fn damage_is_found_by_comparing() {
 }
 
 #[test]
-fn what_is_no_bf16_model_is_refused_with_a_clear_word() {
+fn models_without_bf16_matrices_are_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let [plain, packed] = ["plain.safetensors", "packed.safetensors"].map(|name| folder.path().join(name));
     let refusal = |tensors: &[(&str, Dtype, &[usize], Vec<u8>)]| {

@@ -1,4 +1,4 @@
-//! An array in a file, and how a file becomes arrays.
+//! Arrays, and the files that hold them.
 
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -6,22 +6,21 @@ use buddy_core::Dtype;
 
 use crate::{Error, gguf, hdf5, magic, netcdf, npy, npz, safetensors, source::Source, torch};
 
-/// One array: what its header says, and a view of its bytes.
+/// An array: its header, and a view of its bytes.
 #[derive(Debug, Clone)]
 pub struct Array {
-    /// The tensor's name, or the file's where a file holds one array.
+    /// The tensor's name, or the file's if it holds one array.
     pub name: String,
-    /// Type of its elements; `u8` for a raw file of which nothing is known.
+    /// Element type; `u8` for a raw file of unknown type.
     pub dtype: Dtype,
-    /// Its dimensions, as the header has them. Row or column order makes no difference to the
-    /// bytes.
+    /// Dimensions as in the header, in row or column order.
     pub shape: Vec<u64>,
     source: Arc<Source>,
     range: Range<usize>,
 }
 
 impl Array {
-    /// An array over `range` of `source`, which must be exactly as long as shape and type say.
+    /// Creates an array over `range` of `source`, whose length must match shape and type.
     pub(crate) fn new(
         name: String,
         dtype: Dtype,
@@ -37,21 +36,20 @@ impl Array {
         Ok(Self { name, dtype, shape, source: Arc::clone(source), range })
     }
 
-    /// An array of bytes that are in memory already.
+    /// Creates an array of bytes in memory.
     ///
     /// # Errors
-    /// [`Error::Length`] if the bytes are no whole number of elements.
+    /// [`Error::Length`] if the bytes are not a whole number of elements.
     pub fn from_memory(name: &str, dtype: Dtype, bytes: Vec<u8>) -> Result<Self, Error> {
         raw(name, &Arc::new(Source::Memory(bytes)), dtype)
     }
 
-    /// Its bytes, straight from the mapping.
+    /// Returns the bytes, a view of the mapping.
     pub fn bytes(&self) -> &[u8] {
         &self.source.bytes()[self.range.clone()]
     }
 
-    /// Says that these bytes will not be needed soon, so that the system can have the memory behind
-    /// them. They stay readable.
+    /// Releases the memory behind bytes that will not be needed soon. They stay readable.
     ///
     /// # Panics
     /// If the range goes past the end of the array.
@@ -61,16 +59,16 @@ impl Array {
     }
 }
 
-/// Bytes of an array of this shape.
+/// Returns the bytes of an array of this shape.
 fn checked_bytes(shape: &[u64], dtype: Dtype) -> Result<u64, Error> {
     let bytes = shape.iter().try_fold(dtype.bytes() as u64, |bytes, &n| bytes.checked_mul(n));
     bytes.ok_or_else(|| Error::Absurd { shape: shape.to_vec(), dtype })
 }
 
-/// How arrays lie in a file.
+/// File formats of arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The bytes of one array and nothing else.
+    /// The bytes of one array alone.
     Raw,
     /// NumPy's array file, versions 1 to 3.
     Npy,
@@ -82,17 +80,17 @@ pub enum Format {
     Hdf5,
     /// NetCDF before version 4: CDF-1, CDF-2 and CDF-5.
     NetCdf,
-    /// The models of llama.cpp.
+    /// The model format of llama.cpp.
     Gguf,
-    /// A zip that `torch.save` wrote.
+    /// A zip written by `torch.save`.
     Torch,
 }
 
 impl Format {
-    /// The format of a file: what its extension names, else what its first bytes say, else raw.
+    /// Detects the format of a file by its extension, else by its first bytes, else raw.
     ///
     /// # Errors
-    /// [`Error::Container`] if the file is known, but is none that can be read.
+    /// [`Error::Container`] if the file has a known format that is not readable.
     pub fn of(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match path.extension().unwrap_or_default().to_string_lossy().to_lowercase().as_str() {
@@ -104,21 +102,20 @@ impl Format {
     }
 }
 
-/// Maps a file and reads where its arrays lie. Extension or first bytes say how ([`Format::of`]).
-/// `dtype` is the element type of a raw file, and of `.npy` data that NumPy itself has no name for
-/// (it stores bf16 as `V2`); other files say theirs.
+/// Maps a file and reads its arrays. Extension or first bytes give the format ([`Format::of`]).
+/// `dtype` is the element type of a raw file, and of `.npy` data of a type that NumPy has no name
+/// for (it stores bf16 as `V2`); other files state theirs.
 ///
 /// # Errors
-/// Any file that is not a whole and honest file of its format gives an [`Error`] that begins with
-/// its path.
+/// An [`Error`] that begins with the path if the file is not complete and consistent.
 pub fn open(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     open_as(path, dtype, |bytes| Format::of(path, bytes))
 }
 
-/// Maps a file as the bytes of one array, whatever it looks like.
+/// Maps a file as the bytes of one array, whatever its content.
 ///
 /// # Errors
-/// If the file cannot be mapped, or is no whole number of elements.
+/// If the file cannot be mapped, or is not a whole number of elements.
 pub fn open_raw(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     open_as(path, dtype, |_| Ok(Format::Raw))
 }
@@ -133,10 +130,10 @@ fn open_as(
     Source::open(path).and_then(read).map_err(|error| error.at(path.display()))
 }
 
-/// Reads a file that is in memory already; `name` is that of a single array.
+/// Reads a file in memory; `name` is that of a single array.
 ///
 /// # Errors
-/// As [`open`], without the path.
+/// As for [`open`], without the path.
 pub fn read_memory(
     format: Format,
     name: &str,

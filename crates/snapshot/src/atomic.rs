@@ -1,8 +1,8 @@
-//! Files that appear whole or not at all.
+//! Files that appear complete or not at all.
 //!
-//! A file is written under another name beside its own and renamed when it is complete and on the
-//! disk, so that not even a power cut leaves half of it. Whoever is interrupted calls
-//! [`discard_partial`] before the end, so that not even the other name stays behind.
+//! A file is written under a temporary name in the same folder, synced to disk, and renamed, so
+//! that not even a power failure leaves a partial file. An interrupted process calls
+//! [`discard_partial`] before it exits, which removes temporary files.
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
@@ -19,19 +19,18 @@ use std::{
 
 use crate::Error;
 
-/// Files that are being written now, under their temporary names.
+/// Temporary names of the files being written.
 static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn partial() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a file through `write` and puts it in place when it is complete. Something that is no
-/// regular file, such as a pipe, is written to directly; of a symbolic link, what it names is
-/// written, and the link stays.
+/// Writes a file through `write` and renames it when it is complete. Writes directly to anything
+/// but a regular file, such as a pipe. Follows a symbolic link and keeps it.
 ///
 /// # Errors
-/// Whatever went wrong, with the path; nothing is left behind, and what was there before stays.
+/// Any failure, with the path; no partial file is left, and an existing file stays unchanged.
 pub fn write_atomic(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -44,10 +43,10 @@ pub fn write_atomic(
     result.map_err(|error| Error::Io(error).at(path.display()))
 }
 
-/// The most links that lead from one to the next, as Linux has it.
+/// The most links that are followed, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// The file that a path names behind symbolic links, whether it is there yet or not.
+/// Resolves symbolic links; the file need not exist.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -69,7 +68,7 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{:016x}.{}.part", process(), next()));
     let created = {
-        // Held while the file is made, so that an interruption sees both or neither.
+        // Locked while the file is created, so that an interruption sees both or neither.
         let mut partial = partial();
         partial.insert(beside.clone());
         File::create(&beside)
@@ -90,14 +89,13 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
     written
 }
 
-/// Brings the new name to the disk. The file is whole either way, so a file system that cannot is
-/// no error.
+/// Syncs the folder. The file is complete either way, so failure is no error.
 fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
 
-/// A number of this process that no other has, on any machine that shares the directory.
+/// Returns a number unique to this process on all machines that share the directory.
 fn process() -> u64 {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     *PROCESS.get_or_init(|| {
@@ -107,14 +105,14 @@ fn process() -> u64 {
     })
 }
 
-/// A number that no other file of this process has.
+/// Returns a number unique among this process's files.
 fn next() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Removes every file that is not complete, and lets no new one begin. For the end of an
-/// interrupted process, and only there: writers that go on will wait for ever.
+/// Removes all incomplete files and blocks new ones. For the end of an interrupted process only:
+/// other writers then wait for ever.
 pub fn discard_partial() {
     let partial = partial();
     for path in partial.iter() {

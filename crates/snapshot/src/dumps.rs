@@ -1,10 +1,9 @@
 //! Raw dumps in a directory, read as a run.
 //!
-//! Every file is an allocation; an extension that is a type's name, as in `velocity.f64`, gives the
-//! type of its elements. Where a dump's name says when it was made, it is one of a series:
-//! directories with numbers (`step_00100/`), files with numbers (`rho_00100.dat`), or whatever a
-//! [`Pattern`] says. Hidden files do not count. A model's folder and a single file are one
-//! snapshot.
+//! Every file is an allocation; an extension that names a type, as in `velocity.f64`, gives the
+//! element type. Dumps whose names contain a step form a series: numbered directories
+//! (`step_00100/`), numbered files (`rho_00100.dat`), or the names of a [`Pattern`]. Hidden files
+//! are ignored. A model's folder and a single file are one snapshot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,13 +25,13 @@ use crate::{
 /// Dumps, sorted into snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Dumps {
-    /// The files of each snapshot by the allocation's name.
+    /// The files of each snapshot by allocation.
     snapshots: BTreeMap<u64, BTreeMap<String, PathBuf>>,
-    /// Element type of files whose extension says none.
+    /// Element type of files whose extension names none.
     dtype: Option<Dtype>,
-    /// Whether the only array of a file keeps its own name, as a model's tensors do.
+    /// True if the only array of a file keeps its own name, as a model's tensors do.
     own_names: bool,
-    /// How the names were read, for people; empty where there was nothing to guess.
+    /// Message about the interpretation of the names; empty if nothing was guessed.
     pub(crate) how: &'static str,
 }
 
@@ -60,13 +59,13 @@ impl Dumps {
         Ok(Self { snapshots, dtype, own_names: false, how })
     }
 
-    /// One snapshot: a file of arrays, or those that a model's folder or index stands for.
+    /// Creates one snapshot of a file of arrays, or of the files of a model's folder or index.
     pub(crate) fn of_files(path: &Path, dtype: Option<Dtype>, how: &'static str) -> Result<Self, Error> {
         let files = array_files(path)?.into_iter().map(|path| (file_name(&path), path)).collect();
         Ok(Self { snapshots: [(0, files)].into(), dtype, own_names: true, how })
     }
 
-    /// The run that they are.
+    /// Describes the dumps as a run.
     pub(crate) fn describe(&self, dir: &Path) -> Result<RunInfo, Error> {
         let allocations = self.read(0)?.iter().map(allocation).collect();
         let program = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -77,7 +76,7 @@ impl Dumps {
         Ok(info)
     }
 
-    /// The arrays of a snapshot, by its place among them.
+    /// Reads the arrays of a snapshot, by index.
     pub(crate) fn read(&self, index: usize) -> Result<Vec<Array>, Error> {
         let mut arrays = Vec::new();
         for (name, path) in self.snapshots.values().nth(index).into_iter().flatten() {
@@ -96,7 +95,7 @@ impl Dumps {
 
 type Sorted = Vec<(Told, PathBuf)>;
 
-/// Whether a file is one that lies beside a model's weights and holds none.
+/// Returns true for a file that accompanies a model's weights and holds none.
 fn is_of_a_model(path: &Path) -> bool {
     let name = file_name(path);
     name == "config.json" || name.ends_with(INDEX)
@@ -106,13 +105,13 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Every file for itself.
+/// Makes each file an allocation of one snapshot.
 fn single(files: Vec<PathBuf>) -> Sorted {
     files.into_iter().map(|path| (Told { step: 0, name: file_name(&path) }, path)).collect()
 }
 
-/// Files that are all of one series: the same digits, two steps at least, every allocation at every
-/// step.
+/// Returns the series that all files form, if any: equal digits, at least two steps, every
+/// allocation at every step.
 fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
     let told = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
     let steps: BTreeSet<u64> = told.iter().map(|(told, _)| told.step).collect();
@@ -123,7 +122,7 @@ fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
     whole.then(|| (sorted(), "files NAME_STEP, a series (for an allocation each, give --pattern '{name}')"))
 }
 
-/// The files that a pattern fits, here and one directory down.
+/// Sorts the files that match a pattern, here and one directory down.
 fn by_pattern(
     dir: &Path,
     dirs: &[PathBuf],
@@ -144,7 +143,7 @@ fn allocation(array: &Array) -> AllocationInfo {
     AllocationInfo { name, call_site: String::new(), base: 0, bytes: array.bytes().len() as u64, dtype }
 }
 
-/// What a directory holds, sorted by name, without hidden files.
+/// Lists a directory, sorted by name, without hidden files.
 fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
     paths.retain(|path| !file_name(path).starts_with('.'));
@@ -152,7 +151,7 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// Directories whose names differ in a number at their end, which counts as the step.
+/// Sorts directories that end in a number, which is the step.
 fn numbered(dirs: &[PathBuf]) -> Result<Sorted, Error> {
     let split = |path: &PathBuf| {
         let name = file_name(path);

@@ -1,81 +1,81 @@
-//! Everything that can be wrong with a file of arrays, in one line each.
+//! Errors of files of arrays, one line each.
 
 use buddy_core::Dtype;
 
 /// Why a file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Which file or which array of it another error is about.
+    /// Adds the file or array to another error.
     #[error("{place}: {what}")]
     At {
         /// The path, or the array's name.
         place: String,
-        /// What is wrong there.
+        /// The error.
         what: Box<Error>,
     },
-    /// The operating system said no.
+    /// An error of the operating system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A directory where a file was asked for.
+    /// A directory instead of a file.
     #[error("this is a directory; give the files in it")]
     Directory,
     /// A pipe, a device or a socket.
     #[error("this is not a regular file, so it cannot be mapped")]
     NotRegular,
-    /// No bytes at all.
+    /// An empty file.
     #[error("the file is empty")]
     Empty,
-    /// A readable file of the right format without a single array.
+    /// A valid file without arrays.
     #[error("the file holds no arrays")]
     NoArrays,
     /// The element size does not divide the length.
     #[error("{bytes} bytes are not a whole number of {dtype} elements of {size} bytes", size = dtype.bytes())]
     Length {
-        /// Bytes that are there.
+        /// Bytes of the file.
         bytes: u64,
-        /// The element type asked for.
+        /// The requested element type.
         dtype: Dtype,
     },
-    /// Not what the file's name promises.
+    /// The content contradicts the file's name.
     #[error("not a valid {format} file: {why}")]
     Format {
-        /// The format that was expected.
+        /// The expected format.
         format: &'static str,
-        /// The field, and what is wrong with it.
+        /// The field and the reason.
         why: String,
     },
-    /// A folder without a file of arrays.
+    /// A folder without files of arrays.
     #[error(
         "this folder holds no file of arrays (.safetensors, .gguf, .pt, .npy, .npz, .h5, .nc); give raw dumps by name"
     )]
     NoArrayFiles,
-    /// A shard that its index names and that is not there.
+    /// A shard that the index names is missing.
     #[error("the shard {0:?} is missing")]
     Shard(String),
-    /// A file that is no dump of memory, and that is not read.
+    /// A file that is not memory and is not read.
     #[error("this is {what}; {remedy} (--raw takes any file as plain bytes)")]
     Container {
-        /// What the file is.
+        /// The kind of file.
         what: &'static str,
-        /// The command or the deed that helps.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// An element type that we do not read.
+    /// An unsupported element type.
     #[error("unknown dtype {0:?}; known are {list}", list = Dtype::names())]
     Dtype(String),
-    /// A type that NumPy knows only the size of.
+    /// A type of which NumPy knows only the size.
     #[error("NumPy stored the elements as plain bytes ({0:?}); name their type, of that size, such as bf16")]
     Void(String),
-    /// A header that asks for another number of bytes than there are.
+    /// The header needs another number of bytes than there are.
     #[error("shape {shape:?} of {dtype} needs {needed} bytes, but the file has {found} for it")]
     Shape {
         /// The shape in the header.
         shape: Vec<u64>,
         /// The element type in the header.
         dtype: Dtype,
-        /// Bytes that the two need.
+        /// Bytes that shape and type need.
         needed: u64,
-        /// Bytes that are there.
+        /// Bytes of the file.
         found: u64,
     },
     /// A shape whose bytes cannot be counted in 64 bits.
@@ -86,71 +86,71 @@ pub enum Error {
         /// The element type in the header.
         dtype: Dtype,
     },
-    /// Two arrays of one name.
+    /// Two arrays with the same name.
     #[error("the name {0:?} appears twice")]
     Duplicate(String),
-    /// A compressed member that would grow out of proportion.
+    /// A compressed member that inflates beyond the limit.
     #[error(
         "its members inflate to {inflated} bytes, over the limit of {limit} bytes (1 GiB, or 32 times the file); \
          if you trust it, save the arrays uncompressed"
     )]
     Bomb {
-        /// Bytes after decompression, as far as they are known.
+        /// Bytes after decompression, as far as known.
         inflated: u64,
-        /// The most that is accepted for this file.
+        /// The limit for this file.
         limit: u64,
     },
-    /// Members of an archive that share bytes.
+    /// Members of an archive that overlap.
     #[error("not a valid .npz file: its members {0:?} and {1:?} lie over one another")]
     Overlap(String, String),
-    /// A member whose bytes are not those that were stored.
+    /// A member whose checksum is wrong.
     #[error(
         "its bytes have the checksum {found:08x}, but {stated:08x} was stored with them: the file is damaged"
     )]
     Damaged {
-        /// What the archive says.
+        /// The archive's checksum.
         stated: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         found: u32,
     },
-    /// A description of a run that contradicts itself.
+    /// An inconsistent description of a run.
     #[error(transparent)]
     Run(#[from] buddy_record::RunError),
     /// A directory without `run.json` and without dumps.
     #[error("this directory is no run: it has neither run.json nor dumps of memory")]
     NoRun,
-    /// Dumps both in the directory and in directories below it.
+    /// Dumps both in the directory and in its subdirectories.
     #[error(
         "this directory has both files and directories; put each snapshot's dumps in snapshot-0, snapshot-1, ..., or say which \
          files count (--pattern)"
     )]
     MixedDumps,
-    /// A directory among the snapshots that is none.
+    /// A directory among the snapshots that is not a snapshot.
     #[error(
         "the directory {0:?} is no snapshot; snapshots are named snapshot-0, snapshot-1, ... or by any one word and a number"
     )]
     Stray(String),
-    /// A pattern that cannot be read.
+    /// An invalid pattern.
     #[error(
         "{0:?} is no pattern of names; it has {{name}} once, {{step}} at most once, as in '{{name}}_{{step}}.dat'"
     )]
     Pattern(String),
-    /// A pattern that fits no file.
+    /// A pattern that matches no file.
     #[error("the pattern fits no file of this directory")]
     NoMatch,
     /// A directory that another process writes to.
     #[error("another process is writing to this directory; wait for it, or give another one")]
     Claimed,
-    /// A directory for a new run that holds something.
+    /// A directory for a new run that is not empty.
     #[error("this directory is not empty; give a new one for a new run")]
     NotEmpty,
-    /// A snapshot without one of the allocations.
+    /// A snapshot lacks an allocation.
     #[error("allocation {0:?} is missing from this snapshot")]
     Missing(String),
-    /// A snapshot with an allocation that the run does not have.
+    /// A snapshot has an allocation that the run lacks.
     #[error("this snapshot has {0:?}, which is no allocation of the run")]
     Extra(String),
-    /// An allocation whose length is another one than the run says.
+    /// An allocation's length differs from the run's.
     #[error("allocation {name:?} has {found} bytes in this snapshot; in the run it has {expected}")]
     Changed {
         /// Name of the allocation.
@@ -160,7 +160,7 @@ pub enum Error {
         /// Its length in the snapshot.
         found: u64,
     },
-    /// An allocation whose type is another one than the run says.
+    /// An allocation's type differs from the run's.
     #[error("allocation {name:?} is {found} in this snapshot; in the run it is {expected}")]
     Retyped {
         /// Name of the allocation.
@@ -170,7 +170,7 @@ pub enum Error {
         /// Its type in the snapshot.
         found: Dtype,
     },
-    /// Another number of arrays than the run has allocations.
+    /// The number of arrays differs from that of the allocations.
     #[error("{found} arrays were given for a snapshot of {expected} allocations")]
     Count {
         /// Allocations of the run.
@@ -178,7 +178,7 @@ pub enum Error {
         /// Arrays that were given.
         found: usize,
     },
-    /// Not enough room where a file is to be written.
+    /// Not enough free space for a file.
     #[error("{needed} bytes are to be written, but only {free} are free")]
     NoSpace {
         /// Bytes to be written.
@@ -189,16 +189,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says where the error is, in front of it.
+    /// Prefixes the error with a place.
     #[must_use]
     pub fn at(self, place: impl std::fmt::Display) -> Self {
-        // A name may hold anything, a message is one line.
+        // A name may contain line breaks; a message is one line.
         let place = place.to_string();
         let place = if place.contains(char::is_control) { format!("{place:?}") } else { place };
         Self::At { place, what: Box::new(self) }
     }
 
-    /// A complaint about the format of a file.
+    /// Returns an error about a file's format.
     pub(crate) fn format(format: &'static str, why: impl Into<String>) -> Self {
         Self::Format { format, why: why.into() }
     }

@@ -1,4 +1,4 @@
-//! The files of arrays that a path means: itself, the shards of a model's index, or those in a
+//! The files of arrays of a path: a file itself, the shards of a model's index, or the files of a
 //! folder.
 
 use std::{
@@ -11,19 +11,19 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// What the name of a shard index ends with.
+/// Suffix of a shard index.
 pub(crate) const INDEX: &str = ".safetensors.index.json";
 
-/// Extensions of files that hold arrays, in the order in which a folder's are looked for: those of
-/// the first kind that is there are taken, since a model's folder often has the same weights twice.
+/// Extensions of files of arrays, by priority: a folder's files of the first kind present are read,
+/// since a model's folder often has the same weights twice.
 const KINDS: [&[&str]; 4] =
     [&["safetensors"], &["gguf"], &["pt", "pth", "bin"], &["npy", "npz", "h5", "hdf5", "nc", "nc4"]];
 
-/// The files that `path` means. A folder stands for its arrays (not for those of folders in it), an
-/// index for its shards.
+/// Lists the files of `path`. A folder stands for its files of arrays (not for those of
+/// subfolders), an index for its shards.
 ///
 /// # Errors
-/// If the folder holds no file of arrays, or a shard of the index is missing.
+/// If the folder holds no file of arrays, or a shard is missing.
 pub fn array_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let files = if path.is_dir() {
         in_folder(path)

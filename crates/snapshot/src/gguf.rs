@@ -1,7 +1,7 @@
 //! GGUF, the format of llama.cpp: key and value pairs, a table of tensors, then their bytes,
 //! aligned.
 //!
-//! Quantised tensors are blocks of mixed fields; they are read as the bytes that lie in memory.
+//! Quantised tensors are blocks of mixed fields; they are read as plain bytes.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use buddy_core::Dtype;
 
 use crate::{Array, Error, source::Source};
 
-/// The formats of before 2023 had shorter numbers.
+/// Earlier versions, before 2023, had shorter numbers.
 const VERSIONS: [u32; 2] = [2, 3];
 
-/// More dimensions than ggml can have.
+/// More dimensions than ggml allows.
 const MOST_DIMENSIONS: u32 = 8;
 
-/// Depth of arrays in arrays among the values; none that is known goes past 1.
+/// Depth of nested arrays among the values; known files have at most 1.
 const MOST_DEPTH: u32 = 4;
 
 /// Blocks of ggml's types: number, elements, bytes. From ggml-common.h of llama.cpp.
@@ -46,7 +46,7 @@ const BLOCKS: [(u32, u64, u64); 24] = [
     (39, 32, 17),
 ];
 
-/// What the table says of one tensor.
+/// A tensor's row of the table.
 struct Info {
     name: String,
     shape: Vec<u64>,
@@ -84,7 +84,7 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     if bytes > file.len() as u64 { Err(bad("its tensors lie over one another")) } else { Ok(arrays) }
 }
 
-/// One tensor; offsets count from `data`.
+/// Returns a tensor; offsets count from `data`.
 fn array(info: &Info, source: &Arc<Source>, data: u64) -> Result<Array, Error> {
     let elements = info
         .shape
@@ -135,7 +135,7 @@ fn bad(why: impl Into<String>) -> Error {
     Error::format("GGUF", why)
 }
 
-/// What is left of the header.
+/// The rest of the header.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(length)?).map_err(|_| bad("a name is no text"))
     }
 
-    /// Passes over a value; gives it if it is a whole number of 32 or 64 bits.
+    /// Skips a value; returns it if it is an integer of 32 or 64 bits.
     fn value(&mut self, kind: u32, depth: u32) -> Result<Option<u64>, Error> {
         match kind {
             0 | 1 | 7 => self.take(1).map(|_| None),

@@ -1,8 +1,8 @@
-//! HDF5, and with it NetCDF-4: every dataset of numbers, in all groups.
+//! HDF5, and with it NetCDF-4: every numeric dataset, in all groups.
 //!
-//! The crate `hdf5-reader` finds and decodes the chunks. Their values are written into a temporary
-//! file without a name, which is mapped, as deflated members of `.npz` are; they lie there in rows,
-//! as a program holds them.
+//! The crate `hdf5-reader` finds and decodes the chunks. Their values are written to an unnamed
+//! temporary file, in row order as in a program's memory, which is then mapped, like inflated
+//! members of `.npz`.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -11,10 +11,10 @@ use hdf5_reader::{Dataset, Datatype, Hdf5File, OpenOptions, group::Group};
 
 use crate::{Array, Error, scratch::Scratch, source::Source};
 
-/// Groups in groups that are followed.
+/// The most nested groups.
 const MOST_DEPTH: usize = 32;
 
-/// Reads every dataset of numbers; others (texts, references, records) are left out.
+/// Reads every numeric dataset; texts, references and compounds are skipped.
 pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     let mut scratch = Scratch::new(source.bytes().len() as u64);
     let options = OpenOptions::default().with_max_read_bytes(scratch.limit() as usize);
@@ -45,8 +45,8 @@ impl AsRef<[u8]> for Bytes {
     }
 }
 
-/// Calls `each` with every dataset below `group`, by its path. A group that links lead to twice, or
-/// back to, is walked once.
+/// Calls `each` with every dataset below `group` and its path. A group with several links, or a
+/// cycle, is visited once.
 fn walk(
     group: &Group,
     path: &str,
@@ -72,7 +72,7 @@ fn walk(
     groups.iter().try_for_each(|group| walk(group, &below(group.name()), depth + 1, seen, each))
 }
 
-/// The element type of a dataset of plain numbers.
+/// Returns the element type of a dataset of plain numbers.
 fn numbers(datatype: &Datatype) -> Option<Dtype> {
     Some(match datatype {
         Datatype::FixedPoint { size, signed, .. } => match (size, signed) {

@@ -1,17 +1,16 @@
 //! Arrays in files, memory-mapped: raw dumps, `.npy`, `.npz`, `.safetensors`, HDF5, NetCDF, GGUF,
 //! PyTorch.
 //!
-//! [`open`] reads the headers of a file and gives its [`Array`]s; their bytes are views of the
+//! [`open`] reads the headers of a file and returns its [`Array`]s; their bytes are views of the
 //! mapping, so a file may be larger than memory. Every reader takes hostile input: it returns an
-//! [`Error`] of one line, never panics, and allocates no more than the headers that are really
-//! there.
+//! [`Error`] of one line, never panics, and allocates in proportion to the headers that the file
+//! really holds.
 //!
-//! A [`Run`] is a directory of snapshots of a program's memory; a [`RunWriter`] makes one
+//! A [`Run`] is a directory of snapshots of a program's memory; a [`RunWriter`] writes one
 //! (`docs/reference/snapshots.md`).
 //!
-//! This crate is an exception to the rule that crates hold no unsafe code: mapping a file needs it,
-//! and all of it lies in `source.rs`. The mapping has a price: if another program truncates a file
-//! while it is read, the system stops the process.
+//! This crate holds unsafe code, in `source.rs`, because mapping a file needs it. If another
+//! program truncates a file while it is mapped, the system ends the process.
 
 mod array;
 mod atomic;

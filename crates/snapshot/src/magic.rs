@@ -1,17 +1,16 @@
-//! What a file is, by its first bytes: formats that are read, and formats that are refused by name.
+//! Detection of formats by their first bytes: formats that are read, and formats rejected by name.
 //!
-//! A dump of memory has no header, so any file could be one. But a file that begins as a container
-//! does is taken for raw numbers only if somebody says so: compressed or structured bytes say
-//! nothing about memory.
+//! A memory dump has no header, so any file could be one. A file that begins like a container is
+//! read as raw numbers only on request, since compressed or structured bytes are not a program's
+//! memory.
 
 use crate::{Error, Format};
 
-/// Where HDF5 may begin: at the start, or behind a block of the user's (MATLAB's files have one of
-/// 512 bytes).
+/// Possible offsets of an HDF5 header: the start, or after a user block (512 bytes in MATLAB's
+/// files).
 const HDF5_STARTS: [usize; 4] = [0, 512, 1024, 2048];
 
-/// Formats that are not read: their first bytes, their name, and what turns them into something
-/// that is.
+/// Formats that are not read: first bytes, name, and the conversion to a readable format.
 const REFUSED: [(&[u8], &str, &str); 16] = [
     (b"version https://git-lfs", "a pointer of Git LFS, not the file", "git lfs pull"),
     (b"# vtk DataFile", "legacy VTK", "meshio convert IN.vtk OUT.xdmf, then give its .h5"),
@@ -35,11 +34,11 @@ const REFUSED: [(&[u8], &str, &str); 16] = [
     (b"SQLite format 3\0", "SQLite", "save its columns as .npy"),
 ];
 
-/// What helps where a file is not what its name says.
+/// The remedy for a file that contradicts its name.
 const AGAIN: &str = "look where it came from, or get it again";
 
-/// Names that promise a format whose first bytes are known: a file without them is cut, or
-/// something else.
+/// Extensions of formats with known first bytes; a file without these is truncated, or of another
+/// format.
 const PROMISED: [(&str, &str, &str); 8] = [
     (".h5", "no HDF5, as its name says it is", AGAIN),
     (".hdf5", "no HDF5, as its name says it is", AGAIN),
@@ -51,10 +50,10 @@ const PROMISED: [(&str, &str, &str); 8] = [
     (".json", "JSON, which holds no tensors", "give the .safetensors files, or the folder that holds them"),
 ];
 
-/// The format of a file whose name does not tell.
+/// Detects the format of a file whose extension does not tell.
 ///
 /// # Errors
-/// [`Error::Container`] if the file is known, but is none that can be read.
+/// [`Error::Container`] if the file has a known format that is not readable.
 pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
     if HDF5_STARTS
         .iter()
@@ -87,14 +86,14 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
     }
 }
 
-/// The length of a header of JSON, and one that is there.
+/// Returns true if a JSON header of the stated length follows.
 fn is_safetensors(bytes: &[u8]) -> bool {
     let Some((length, rest)) = bytes.split_first_chunk() else { return false };
     let header = usize::try_from(u64::from_le_bytes(*length)).ok().and_then(|length| rest.get(..length));
     header.is_some_and(|header| header.starts_with(b"{\"") && header.trim_ascii_end().ends_with(b"}"))
 }
 
-/// Two bytes are too few to refuse any file, so the name counts too.
+/// Two bytes are too few to reject a file, so the name counts too.
 fn is_pickle(name: &str, bytes: &[u8]) -> bool {
     let name = name.to_lowercase();
     let torch = [".pt", ".pth", ".bin", ".pkl", ".ckpt"].iter().any(|extension| name.ends_with(extension));

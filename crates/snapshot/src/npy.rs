@@ -1,6 +1,7 @@
-//! NumPy's `.npy`: a magic, a version, a Python literal that describes the array, then its bytes.
+//! NumPy's `.npy`: a magic number, a version, a Python literal that describes the array, then its
+//! bytes.
 //!
-//! The literal is always a dictionary of three keys, so the reader takes just that much of Python.
+//! The literal is always a dictionary of three keys; the reader supports no more of Python.
 
 use std::{ops::Range, sync::Arc};
 
@@ -8,7 +9,7 @@ use buddy_core::Dtype;
 
 use crate::{Array, Error, scratch::Scratch, source::Source};
 
-/// More dimensions than NumPy can make.
+/// More dimensions than NumPy allows.
 const MOST_DIMENSIONS: usize = 64;
 
 /// Reads the array that fills `range` of `source`, header and all. A structured array gives one
@@ -153,7 +154,7 @@ fn copy(data: &[u8], column: &Column, record: usize, scratch: &mut Scratch) -> R
 /// Bytes of records that are copied at a time.
 const COPIED: usize = 1 << 20;
 
-/// The header's text and the bytes after it.
+/// Splits a file into the header's text and the bytes after it.
 fn split(file: &[u8]) -> Result<(&str, &[u8]), Error> {
     let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(|| bad("it does not begin with \\x93NUMPY"))?;
     let (length, rest) = match *rest {
@@ -174,8 +175,8 @@ fn bad(why: impl Into<String>) -> Error {
     Error::format(".npy", why)
 }
 
-/// The type that a `descr` such as `<f4` names, and whether its numbers are big-endian. Where NumPy
-/// only knows the size, `given` names the type.
+/// Parses a `descr` such as `<f4`: the type, and true for big-endian. For types of which NumPy
+/// knows only the size, returns `given`.
 fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error> {
     let unknown = || Error::Dtype(descr.to_owned());
     let kind = match descr.as_bytes() {
@@ -199,7 +200,7 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error
         "c16" => Dtype::C128,
         // Times and spans of time, with their unit in brackets.
         time if time.starts_with("M8") || time.starts_with("m8") => Dtype::I64,
-        // How NumPy stores types that other packages add, bf16 and the 8-bit floats among them.
+        // Types that other packages add to NumPy, such as bf16 and the 8-bit floats.
         void if void.starts_with('V') => {
             let fits = given.filter(|dtype| void == format!("V{}", dtype.bytes()));
             fits.ok_or_else(|| Error::Void(descr.to_owned()))?
@@ -247,7 +248,7 @@ struct Header<'a> {
     shape: Vec<u64>,
 }
 
-/// What is left to read of a Python literal.
+/// The rest of a Python literal.
 struct Literal<'a>(&'a str);
 
 impl<'a> Literal<'a> {

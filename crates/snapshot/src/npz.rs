@@ -1,8 +1,8 @@
 //! NumPy's `.npz`: a zip of `.npy` members, stored or deflated.
 //!
-//! A stored member is a view of the mapping; its checksum is compared, and no two may lie over one
-//! another, so that a small file cannot hold more arrays than it has bytes. A deflated one is
-//! inflated into [`Scratch`].
+//! A stored member is a view of the mapping. Its checksum is compared, and members may not overlap,
+//! so that a small file cannot hold more arrays than bytes. A deflated member is inflated into
+//! [`Scratch`].
 
 use std::{io::Cursor, ops::Range, sync::Arc};
 
@@ -11,13 +11,13 @@ use zip::{CompressionMethod, ZipArchive, read::ZipFile};
 
 use crate::{Array, Error, npy, scratch::Scratch, source::Source};
 
-/// Where a member's bytes are: in the file itself, or in what was inflated.
+/// Location of a member's bytes: in the file, or in the inflated data.
 enum Place {
     Stored(Range<usize>),
     Inflated(Range<usize>),
 }
 
-/// A member's name, its bytes, and the checksum that the archive has of them.
+/// A member's name, its bytes, and their checksum in the archive.
 type Member = (String, Place, u32);
 
 /// Reads every member, each as an array, or as one array for each field of a structured one.
@@ -55,7 +55,7 @@ fn bad(error: impl std::fmt::Display) -> Error {
     Error::format(".npz", error.to_string())
 }
 
-/// Finds a member's bytes, inflating them if they are not there as they are.
+/// Finds a member's bytes and inflates them if needed.
 fn locate(member: &mut ZipFile<'_, Cursor<&[u8]>>, scratch: &mut Scratch) -> Result<Place, Error> {
     if member.compression() != CompressionMethod::Stored {
         return inflate(member, scratch).map(Place::Inflated);
@@ -65,7 +65,7 @@ fn locate(member: &mut ZipFile<'_, Cursor<&[u8]>>, scratch: &mut Scratch) -> Res
     Ok(Place::Stored(start as usize..end as usize))
 }
 
-/// Refuses stored members that share bytes of the file.
+/// Rejects stored members that overlap.
 fn refuse_overlaps(members: &[Member]) -> Result<(), Error> {
     let stored = |(name, place, _): &'_ Member| match place {
         Place::Stored(range) if !range.is_empty() => Some((range.start, range.end, name.clone())),
@@ -79,8 +79,7 @@ fn refuse_overlaps(members: &[Member]) -> Result<(), Error> {
     }
 }
 
-/// Compares the bytes of a stored member with its checksum; what was inflated was compared as it
-/// came out.
+/// Compares a stored member's checksum; that of an inflated one was compared during inflation.
 fn compare(source: &Source, place: &Place, stated: u32) -> Result<(), Error> {
     let Place::Stored(range) = place else { return Ok(()) };
     let bytes =
@@ -90,7 +89,7 @@ fn compare(source: &Source, place: &Place, stated: u32) -> Result<(), Error> {
     if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }
 }
 
-/// Inflates a member. Its directory entry may lie, so what really comes out is counted too.
+/// Inflates a member. Its directory entry is not trusted: the output is counted, too.
 fn inflate(member: &mut ZipFile<'_, Cursor<&[u8]>>, scratch: &mut Scratch) -> Result<Range<usize>, Error> {
     let size = member.size();
     scratch.reserve(size)?;

@@ -1,4 +1,4 @@
-//! How the names of dumps say which allocation they are of, and when they were made.
+//! Patterns for the names of dumps: their allocation and their step.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ enum Part {
     Step,
 }
 
-/// What a name says.
+/// The allocation and the step of a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Told {
     pub(crate) step: u64,
@@ -50,15 +50,14 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// What a path, relative to the dumps' directory, says by this pattern; nothing if it is not of
-    /// it.
+    /// Matches a path relative to the dumps' directory; returns `None` if it does not match.
     pub(crate) fn read(&self, path: &str) -> Option<Told> {
         let mut told = Told { step: 0, name: String::new() };
         follow(&self.0, path, &mut told).then_some(told)
     }
 }
 
-/// Whether `parts` make up all of `text`.
+/// Returns true if `parts` match all of `text`.
 fn follow(parts: &[Part], text: &str, told: &mut Told) -> bool {
     let Some((first, rest)) = parts.split_first() else { return text.is_empty() };
     match first {
@@ -81,8 +80,8 @@ fn follow(parts: &[Part], text: &str, told: &mut Told) -> bool {
     }
 }
 
-/// What the name of a dump in a series says: digits of two places and more behind a separator, at
-/// the end of the stem, as in `rho_00100.dat`. With it the number of digits.
+/// Guesses the step of a dump in a series: two or more digits after a separator at the end of the
+/// stem, as in `rho_00100.dat`. Also returns the number of digits.
 pub(crate) fn guess(file: &str) -> Option<(Told, usize)> {
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
     let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -1,25 +1,25 @@
-//! As much of Python's pickle as `torch.save` writes, read as data: nothing is imported, nothing is
+//! The part of Python's pickle that `torch.save` writes, read as data: nothing is imported or
 //! called.
 //!
-//! The machine of the format is a stack and a memo. Objects are numbers into one arena, so that
-//! cycles, which a hostile file may have, cost nothing; a call (`REDUCE`) becomes a [`Value::Call`]
-//! that names its function.
+//! The format's machine has a stack and a memo. Objects are indices into one arena, so that cycles
+//! in hostile files cost nothing; a call (`REDUCE`) becomes a [`Value::Call`] that names its
+//! function.
 
 use std::collections::HashMap;
 
 use crate::Error;
 
-/// Number of an object in its arena.
+/// Index of an object in its arena.
 pub(crate) type Id = usize;
 
 /// An object.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
-    /// None, floats, and all else that names no tensor.
+    /// None, floats, and all other objects without tensors.
     Other,
-    /// A whole number that fits 64 bits.
+    /// An integer of at most 64 bits.
     Int(i64),
-    /// A text.
+    /// A string.
     Text(String),
     /// A tuple, a list or a set.
     Items(Vec<Id>),
@@ -27,17 +27,17 @@ pub(crate) enum Value {
     Pairs(Vec<(Id, Id)>),
     /// A name in a module, such as `torch FloatStorage`.
     Global(String),
-    /// What a function returned for its arguments, and the state that it was given after.
+    /// The result of a function for its arguments, and the state set afterwards.
     Call { function: Id, arguments: Id, state: Vec<Id>, pairs: Vec<(Id, Id)> },
-    /// Something outside of the pickle: PyTorch's storages.
+    /// An object outside of the pickle: PyTorch's storages.
     Persistent(Id),
 }
 
-/// All objects of a pickle, and the one that it is.
+/// All objects of a pickle, and its root.
 pub(crate) struct Pickle {
     /// Objects by number.
     pub(crate) values: Vec<Value>,
-    /// The whole.
+    /// The pickled object.
     pub(crate) root: Id,
 }
 
@@ -68,7 +68,7 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// One instruction; false after the last.
+    /// Executes an instruction; returns false after the last.
     fn step(&mut self) -> Result<bool, Error> {
         match self.take(1)?[0] {
             b'.' => return Ok(false),
@@ -93,7 +93,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// Numbers, texts and the like.
+    /// Pushes a number, a string or another constant.
     fn constant(&mut self, code: u8) -> Result<(), Error> {
         let value = match code {
             b'N' | 0x88 | 0x89 => Value::Other,
@@ -118,7 +118,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Tuples, lists, dictionaries and sets, empty or from the stack.
+    /// Builds tuples, lists, dictionaries and sets, empty or from the stack.
     fn collect(&mut self, code: u8) -> Result<(), Error> {
         let value = match code {
             b'}' => Value::Pairs(Vec::new()),
@@ -135,7 +135,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Puts what is on top of the stack into the collection below.
+    /// Moves the top of the stack into the collection below.
     fn fill(&mut self, code: u8) -> Result<(), Error> {
         let new = match code {
             b'a' => vec![self.pop()?],
@@ -149,14 +149,14 @@ impl<'a> Machine<'a> {
         match (&mut self.values[below], code) {
             (Value::Items(items), b'a' | b'e' | 0x90) => items.extend(new),
             (Value::Pairs(all) | Value::Call { pairs: all, .. }, b's' | b'u') => all.extend(pairs(&new)),
-            // A list or set that some class made.
+            // A list or set that a class built.
             (Value::Call { state, .. }, _) => state.extend(new),
             _ => return Err(bad("its pickle fills what is no collection")),
         }
         Ok(())
     }
 
-    /// Names, calls and what lies outside.
+    /// Handles names, calls and persistent ids.
     fn object(&mut self, code: u8) -> Result<(), Error> {
         let value = match code {
             b'c' => {

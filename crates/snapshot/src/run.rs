@@ -14,12 +14,12 @@ use crate::{Array, Error, Pattern, dumps::Dumps, open, open_raw};
 /// The file that makes a directory a run.
 pub(crate) const RUN_FILE: &str = "run.json";
 
-/// A run on disk, found to be whole when it was opened.
+/// A run on disk, checked for completeness when it was opened.
 #[derive(Debug, Clone)]
 pub struct Run {
     dir: PathBuf,
     info: RunInfo,
-    /// Where there is no `run.json`.
+    /// Present if there is no `run.json`.
     dumps: Option<Dumps>,
 }
 
@@ -28,17 +28,17 @@ impl Run {
     /// as dumps, and a file of arrays as a run of one snapshot.
     ///
     /// # Errors
-    /// If the directory is no run, or a snapshot lacks an allocation, has one too many, or has one
-    /// of another length or type.
+    /// If the directory is not a run, or a snapshot lacks an allocation, has an extra one, or has
+    /// one of another length or type.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Self::open_dumps(dir, None, None)
     }
 
-    /// Opens a run; if it is one of dumps, `pattern` says how their names are read, and `dtype`
-    /// what those hold that do not say it themselves.
+    /// Opens a run; for dumps, `pattern` interprets their names, and `dtype` is the type of those
+    /// that state none.
     ///
     /// # Errors
-    /// As [`Run::open`].
+    /// As for [`Run::open`].
     pub fn open_dumps(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
         let run = Self::describe(dir, pattern, dtype).map_err(|error| error.at(dir.display()))?;
         for snapshot in 0..run.info.snapshots.len() {
@@ -62,8 +62,8 @@ impl Run {
         Ok(Self { dir: dir.to_owned(), info, dumps })
     }
 
-    /// How the names of dumps were read, for people; nothing for a run with `run.json`, or for one
-    /// file.
+    /// Returns a message about the interpretation of dump names; `None` for a run with
+    /// `run.json`, or for one file.
     pub fn note(&self) -> Option<String> {
         let how = self.dumps.as_ref().map(|dumps| dumps.how).filter(|how| !how.is_empty())?;
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
@@ -71,15 +71,15 @@ impl Run {
         Some(format!("{how}: {} of {}", count(snapshots, "snapshot"), count(allocations, "allocation")))
     }
 
-    /// What is known of the run.
+    /// Returns the run's description.
     pub fn info(&self) -> &RunInfo {
         &self.info
     }
 
-    /// The arrays of a snapshot, in the order of the run's allocations.
+    /// Reads the arrays of a snapshot, in the order of the run's allocations.
     ///
     /// # Errors
-    /// As [`Run::open`], should the files have changed since.
+    /// As for [`Run::open`], if the files have changed since.
     ///
     /// # Panics
     /// If the run has no such snapshot.
@@ -102,7 +102,7 @@ fn read_info(path: &Path) -> Result<RunInfo, Error> {
     serde_json::from_str(&text).map_err(|error| Error::format(RUN_FILE, error.to_string()))
 }
 
-/// A snapshot's file lies in the run's own directory.
+/// Returns a snapshot's file name; it must be in the run's directory.
 fn plain(file: &str) -> Result<&str, Error> {
     match Path::new(file).components().collect::<Vec<_>>()[..] {
         [Component::Normal(_) | Component::CurDir] => Ok(file),
@@ -112,7 +112,7 @@ fn plain(file: &str) -> Result<&str, Error> {
     }
 }
 
-/// The bytes of one allocation, in a file of its own.
+/// Reads an allocation from its own file.
 fn dumped(dir: &Path, allocation: &AllocationInfo) -> Result<Array, Error> {
     let path = dir.join(allocation.name.replace('/', "_"));
     let mut arrays = open_raw(&path, Some(allocation.dtype))?;
@@ -121,7 +121,7 @@ fn dumped(dir: &Path, allocation: &AllocationInfo) -> Result<Array, Error> {
     Ok(array)
 }
 
-/// Brings arrays into the order of the allocations that they must be.
+/// Sorts arrays in the order of the allocations, and checks them.
 fn in_order(allocations: &[AllocationInfo], arrays: Vec<Array>) -> Result<Vec<Array>, Error> {
     let mut named: HashMap<String, Array> =
         arrays.into_iter().map(|array| (array.name.clone(), array)).collect();

@@ -1,6 +1,6 @@
-//! Room for arrays that do not lie in their file as they are: one temporary file without a name,
-//! which is mapped once all is written. Memory stays bounded, and nothing is left behind.
-//! [`inflate_limit`] bounds what a small file may become.
+//! Memory for arrays that must be converted: one unnamed temporary file, mapped once it is
+//! complete. Memory stays bounded, and no file is left behind. [`inflate_limit`] bounds the output
+//! of a small file.
 
 use std::{fs::File, io::Read, ops::Range, sync::Arc};
 
@@ -9,9 +9,9 @@ use crate::{
     source::{Source, free_bytes},
 };
 
-/// The most bytes that the compressed arrays of a file of this length may inflate to, all together:
-/// 1 GiB, or 32 times the file where that is more. Deflate itself reaches 1032 times; numbers worth
-/// studying do not come near 32, but for arrays of zeros, which 1 GiB leaves room for.
+/// Returns the most bytes that all compressed arrays of a file may inflate to: 1 GiB, or 32 times
+/// the file if that is more. Deflate reaches 1032 times; numeric data stays far below 32, except
+/// arrays of zeros, for which 1 GiB leaves room.
 pub fn inflate_limit(file_bytes: u64) -> u64 {
     file_bytes.saturating_mul(32).max(1 << 30)
 }
@@ -24,17 +24,17 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Room for what a file of this length may inflate to.
+    /// Creates scratch memory for a file of this length.
     pub(crate) fn new(file_bytes: u64) -> Self {
         Self { file: None, bytes: 0, limit: inflate_limit(file_bytes) }
     }
 
-    /// The most bytes that all arrays may have together.
+    /// Returns the limit for all arrays together.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Whether there is room for this many bytes more.
+    /// Fails if this many bytes more exceed the limit.
     pub(crate) fn reserve(&self, size: u64) -> Result<(), Error> {
         let inflated = self.bytes.saturating_add(size);
         if inflated > self.limit {
@@ -44,8 +44,8 @@ impl Scratch {
         if size > free { Err(Error::NoSpace { needed: size, free }) } else { Ok(()) }
     }
 
-    /// Appends an array. Its header may lie, so what really comes out is counted too: the number of
-    /// bytes that came, up to one more than `size`.
+    /// Appends an array. Its header is not trusted: returns the bytes that came, up to one more
+    /// than `size`.
     pub(crate) fn add(&mut self, from: &mut dyn Read, size: u64) -> std::io::Result<(Range<usize>, u64)> {
         let start = self.bytes;
         self.bytes = start.saturating_add(size);
@@ -57,7 +57,7 @@ impl Scratch {
         Ok((start as usize..self.bytes as usize, written))
     }
 
-    /// All that was written.
+    /// Maps everything that was written.
     pub(crate) fn finish(self) -> Result<Arc<Source>, Error> {
         match self.file {
             Some(file) if self.bytes > 0 => Source::map(&file).map(Arc::new),

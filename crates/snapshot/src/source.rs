@@ -1,5 +1,4 @@
-//! Where the bytes of arrays lie: in a mapped file, or in memory. The only unsafe code of this
-//! crate.
+//! The bytes of arrays, in a mapped file or in memory. The only unsafe code of this crate.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,9 +13,9 @@ use crate::Error;
 
 /// Bytes that arrays are views of.
 pub(crate) enum Source {
-    /// A file, read as its pages are touched.
+    /// A file, read page by page on access.
     Mapped(Mmap),
-    /// Bytes that were never in a file.
+    /// Bytes that never were in a file.
     Memory(Vec<u8>),
 }
 
@@ -39,14 +38,13 @@ impl Source {
             return Err(Error::Empty);
         }
         // SAFETY: the mapping is shared and read-only, and nothing here writes to the file. If
-        // another program changes or truncates it while it is mapped, we read other bytes or the
-        // system stops us with SIGBUS: that is the price of not copying, and the crate's
-        // documentation says so.
+        // another program changes or truncates the file meanwhile, we read other bytes, or the
+        // system ends the process with SIGBUS; the crate's documentation says so.
         let map = unsafe { Mmap::map(file)? };
         Ok(Self::Mapped(map))
     }
 
-    /// All bytes of the file.
+    /// Returns all bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(map) => map,
@@ -54,14 +52,14 @@ impl Source {
         }
     }
 
-    /// Lets the system take back the memory behind a range that was read; touching it again reads
-    /// the file again. Without this a pass over a large file would fill the process's resident set.
+    /// Lets the system reclaim the memory behind a range; the next access reads the file again.
+    /// Otherwise a pass over a large file would fill the process's resident set.
     pub(crate) fn release(&self, range: Range<usize>) {
         debug_assert!(range.start <= range.end && range.end <= self.bytes().len());
         if let Self::Mapped(map) = self {
             // SAFETY: for a shared, read-only file mapping MADV_DONTNEED only drops page table
-            // entries; the next access finds the same bytes in the file. The range lies in the
-            // mapping. A refusal costs memory, never correctness, so it is not an error.
+            // entries; the next access reads the same bytes from the file. The range is inside the
+            // mapping. A failure costs memory, never correctness, so it is ignored.
             let _ = unsafe {
                 map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.end - range.start)
             };
@@ -76,7 +74,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// Bytes free for this user in the file system that holds `path`, or that will hold it.
+/// Returns the bytes free to this user in the file system that holds, or will hold, `path`.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, Error> {
     let mut existing = PathBuf::from(path);
     while !existing.exists() && existing.pop() {}

@@ -1,9 +1,8 @@
 //! PyTorch's `.pt`, `.pth` and `.bin`: a zip with a pickle that names tensors, and a member for
 //! each storage.
 //!
-//! A storage is what lies in memory, so there is one array for each, whatever tensors are views of
-//! it. It has the name of the first tensor over it, and that tensor's shape where the tensor is all
-//! of it.
+//! Each storage is one array, whatever tensors view it, since storages are what occupies memory. It
+//! has the name of the first tensor over it, and that tensor's shape if the tensor covers it.
 
 use std::{collections::HashSet, io::Cursor, ops::Range, sync::Arc};
 
@@ -16,14 +15,13 @@ use crate::{
     source::Source,
 };
 
-/// The most bytes of a pickle; that of a model with 100 000 tensors has 20 MB.
+/// The most bytes of a pickle; a model with 100 000 tensors has 20 MB.
 const MOST_PICKLE_BYTES: u64 = 1 << 28;
 
-/// The most bytes of a tensor's name: hostile objects lie in one another without end, and names
-/// grow with them.
+/// The most bytes of a tensor's name, which grows with the nesting of hostile objects.
 const MOST_NAME_BYTES: usize = 4096;
 
-/// Reads every storage; a zip without a pickle is taken for an `.npz`.
+/// Reads every storage; a zip without a pickle is read as an `.npz`.
 pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     let mut zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(bad)?;
     let pickle =
@@ -58,8 +56,7 @@ pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Arr
     Ok(found.into_iter().map(|(array, _)| array).collect())
 }
 
-/// Compares bytes with the archive's checksum of them. PyTorch writes 0 where it was told to make
-/// none.
+/// Compares bytes with the archive's checksum. PyTorch writes 0 if checksums are disabled.
 fn compare(bytes: &[u8], stated: u32) -> Result<(), Error> {
     let found = if stated == 0 { 0 } else { buddy_core::checksum(bytes) };
     if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }
@@ -71,7 +68,7 @@ fn bad(error: impl std::fmt::Display) -> Error {
 
 type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
-/// Where a member lies in the file, and its checksum; PyTorch compresses none.
+/// Returns a member's range in the file, and its checksum; PyTorch compresses none.
 fn place(zip: &mut Zip<'_>, name: &str) -> Result<(Range<usize>, u32), Error> {
     let member = zip.by_name(name).map_err(|_| bad(format!("{name} is missing")))?;
     if member.compression() != CompressionMethod::Stored {
@@ -93,7 +90,7 @@ fn stored<'a>(zip: &mut Zip<'_>, source: &'a Source, name: &str) -> Result<&'a [
     Ok(bytes)
 }
 
-/// A tensor of the pickle, the first over its storage.
+/// A tensor of the pickle, the first one over its storage.
 struct Tensor {
     name: String,
     dtype: Dtype,
@@ -104,13 +101,12 @@ struct Tensor {
 /// Walks over a pickle's objects.
 struct Tensors<'a> {
     pickle: &'a Pickle,
-    /// How objects were come to: the step before, and what the object is called in the one that
-    /// holds it.
+    /// The path to each object: the preceding step, and the object's key in its container.
     steps: Vec<(usize, Option<Key>)>,
     storages: HashSet<String>,
 }
 
-/// What an object is called in the one that holds it.
+/// An object's key in its container.
 #[derive(Clone, Copy)]
 enum Key {
     Place(usize),
@@ -118,7 +114,7 @@ enum Key {
 }
 
 impl<'a> Tensors<'a> {
-    /// Every tensor whose storage was not met before, in the order of the pickle.
+    /// Finds every tensor over a new storage, in the order of the pickle.
     fn find(pickle: &'a Pickle) -> Result<Vec<Tensor>, Error> {
         let mut tensors = Self { pickle, steps: vec![(0, None)], storages: HashSet::new() };
         let (mut found, mut seen, mut left) = (Vec::new(), HashSet::new(), vec![(0, pickle.root)]);
@@ -139,7 +135,7 @@ impl<'a> Tensors<'a> {
         Ok(found)
     }
 
-    /// The name of what a step leads to.
+    /// Returns the name of a step's object.
     fn name(&self, mut step: usize) -> Result<String, Error> {
         let (mut keys, mut bytes) = (Vec::new(), 0);
         while step > 0 {
@@ -193,7 +189,7 @@ impl<'a> Tensors<'a> {
         items.iter().map(number).collect()
     }
 
-    /// The objects in an object, each with the step that leads to it.
+    /// Lists the objects in an object, each with its step.
     fn children(&mut self, step: usize, id: Id, into: &mut Vec<(usize, Id)>) {
         let pickle = self.pickle;
         let mut add = |key: Option<Key>, id: Id| {
@@ -227,7 +223,7 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// The element type of a storage's class; bytes for one that is not known.
+/// Returns the element type of a storage's class; bytes for unknown ones.
 fn storage_dtype(class: &str) -> Dtype {
     match class.rsplit(' ').next().unwrap_or_default() {
         "BoolStorage" => Dtype::Bool,

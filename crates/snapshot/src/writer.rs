@@ -10,8 +10,8 @@ use buddy_record::{RunInfo, SnapshotInfo};
 
 use crate::{Claim, Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
 
-/// A run that is being written. After every snapshot the directory holds a whole run, so that an
-/// interruption costs the snapshots that were not taken and nothing else.
+/// A run being written. The directory holds a complete run after every snapshot, so that an
+/// interruption loses only later snapshots.
 #[derive(Debug)]
 pub struct RunWriter {
     dir: PathBuf,
@@ -20,16 +20,16 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run in a new or empty directory, after a look at whether the disk has room for
+    /// Begins a run in a new or empty directory, after checking that the disk has room for
     /// `snapshots` snapshots.
     ///
     /// # Errors
-    /// If the directory holds something or another process writes to it, the disk is too full, or
-    /// the allocations are not possible ones.
+    /// If the directory is not empty or another process writes to it, the disk is too full, or the
+    /// allocations are invalid.
     pub fn create(dir: &Path, info: RunInfo, snapshots: usize) -> Result<Self, Error> {
         make_room(dir, &info, snapshots).map_err(|error| error.at(dir.display()))?;
         let claim = Claim::new(dir)?;
-        // Looked at only now, so that of two writers the second sees what the first has written.
+        // Checked after the claim, so that of two writers the second sees the first one's files.
         if fs::read_dir(dir).map_err(|error| Error::Io(error).at(dir.display()))?.next().is_some() {
             return Err(Error::NotEmpty.at(dir.display()));
         }
@@ -39,7 +39,7 @@ impl RunWriter {
     /// Writes one snapshot: the bytes of every allocation, in the order of the run.
     ///
     /// # Errors
-    /// If the bytes are not those of the allocations, or cannot be written.
+    /// If the bytes do not match the allocations, or cannot be written.
     pub fn write(&mut self, step: u64, arrays: &[&[u8]]) -> Result<(), Error> {
         self.check_lengths(arrays)?;
         let file = format!("snapshot-{}.safetensors", self.info.snapshots.len());
@@ -76,13 +76,13 @@ impl RunWriter {
         Ok(())
     }
 
-    /// The run as it stands.
+    /// Returns the run's description so far.
     pub fn info(&self) -> &RunInfo {
         &self.info
     }
 }
 
-/// Makes the directory of a run that can be and that the disk has room for.
+/// Creates the directory of a valid run for which the disk has room.
 fn make_room(dir: &Path, info: &RunInfo, snapshots: usize) -> Result<(), Error> {
     let planned = SnapshotInfo { step: 0, label: String::new(), file: None };
     RunInfo { snapshots: vec![planned], ..info.clone() }.validate()?;

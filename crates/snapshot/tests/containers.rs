@@ -54,7 +54,7 @@ fn a_storage_of_pytorch_counts_once_by_its_first_tensor() {
     assert_eq!(numbers(&data("parameter.pt")[0], f32::from_le_bytes), [1.0; 4]);
 }
 
-/// A GGUF file with one pair of each kind that matters, a plain tensor and a quantised one.
+/// A GGUF file with a pair of each relevant kind, a plain tensor and a quantised one.
 fn gguf() -> Vec<u8> {
     let mut file = b"GGUF".to_vec();
     let text = |file: &mut Vec<u8>, text: &str| {
@@ -107,7 +107,7 @@ fn damaged_containers_are_errors() {
             for flip in [0x01, 0x80, 0xff] {
                 let mut bad = whole.clone();
                 bad[at] ^= flip;
-                // Any answer but a panic; arrays that come out have bytes.
+                // Any answer but a panic; returned arrays have bytes.
                 for array in read_memory(format, "x", bad, None).into_iter().flatten() {
                     let _ = array.bytes().len();
                 }

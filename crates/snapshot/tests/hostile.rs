@@ -1,4 +1,4 @@
-//! Containers that somebody made to do harm: small files that stand for far more than they hold.
+//! Hostile containers: small files that claim far more than they hold.
 #![allow(missing_docs)]
 
 mod files;
@@ -47,14 +47,14 @@ fn torch(pickle: Vec<u8>) -> Vec<u8> {
     files::npz(&[("a/data.pkl", pickle), ("a/data/0", vec![0; 64])], CompressionMethod::Stored)
 }
 
-/// Wraps what is on the stack in so many tuples.
+/// Wraps the top of the stack in `depth` tuples.
 fn nested(inner: &[u8], depth: usize) -> Vec<u8> {
     [b"\x80\x02", inner, &vec![0x85; depth], b"."].concat()
 }
 
 #[test]
 fn objects_in_objects_cost_no_more_than_their_bytes() {
-    // A list of 200,000 references, 50,000 tuples deep: 20 GB, if each of them had its name.
+    // A list of 200,000 references, 50,000 tuples deep: 20 GB if each had its own name.
     let list = [&b"Nq\x00("[..], &b"h\x00".repeat(200_000), b"t"].concat();
     assert!(why(Format::Torch, torch(nested(&list, 50_000))).contains("no arrays"));
     assert!(why(Format::Torch, torch(nested(b"N", 1_000_000))).contains("no arrays"));
@@ -81,7 +81,7 @@ fn a_storage_of_pytorch_that_was_damaged_is_refused() {
 
 #[test]
 fn links_of_hdf5_that_lead_back_or_double_are_followed_once() {
-    // 28 groups, each with two links to the next, and one back to the first: 2^28 ways.
+    // 28 groups, each with two links to the next, and a cycle: 2^28 paths.
     let arrays = open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/links.h5"), None).unwrap();
     assert_eq!(arrays.len(), 1);
     assert_eq!(arrays[0].shape, [5]);

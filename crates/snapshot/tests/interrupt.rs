@@ -1,5 +1,5 @@
-//! An interruption in the middle of a write. Alone in its process: after it, nothing more can be
-//! written.
+//! An interruption in the middle of a write. Alone in its process, since nothing can be written
+//! afterwards.
 
 use std::{fs, io::Write, sync::mpsc, thread};
 

@@ -1,5 +1,5 @@
-//! Spoiled files of every format: an error of one line or arrays within the file, never a panic;
-//! and what we accept, the formats' own readers accept.
+//! Mutated files of every format give an error of one line or arrays within the file, never a
+//! panic; files accepted here are accepted by the formats' own readers.
 
 use buddy_core::Dtype;
 use buddy_snapshot::{Format, read_memory};
@@ -30,7 +30,7 @@ fn valid() -> impl Strategy<Value = (Format, Vec<u8>)> {
     ])
 }
 
-/// One way to spoil a file: positions are shares of its length.
+/// A mutation; positions are fractions of the file's length.
 #[derive(Debug, Clone)]
 enum Spoil {
     Set(f64, u8),
@@ -70,7 +70,7 @@ fn apply(file: &mut Vec<u8>, spoil: Spoil) {
             let end = (at + width).min(file.len());
             file[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
         }
-        // The next character that belongs to a header's text, so that the text stays nearly right.
+        // Changes the next character of a header's text, so that the text stays nearly valid.
         Spoil::Digit(at, byte) => {
             let at = place(at);
             if let Some(next) = file[at..].iter().position(u8::is_ascii_graphic) {

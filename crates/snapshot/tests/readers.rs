@@ -1,4 +1,4 @@
-//! Each format is read, and each way to be wrong has its line.
+//! Each format is read, and each defect has its message.
 
 use std::path::Path;
 
@@ -117,7 +117,7 @@ fn classic_netcdf_of_every_version() {
         let t: Vec<u8> = [0i16, 1, 2, 100, 101, 102].iter().flat_map(|v| v.to_le_bytes()).collect();
         assert_eq!(arrays[1].bytes(), t);
         assert_eq!(arrays[2].bytes(), [7, 8]);
-        // A file written by a program that streams says no number of records.
+        // A streaming writer states no number of records.
         let streamed = read(Format::NetCdf, &files::netcdf(version, u64::MAX)).unwrap();
         assert_eq!(streamed[1].bytes(), t);
         for length in 0..file.len() {
@@ -143,7 +143,7 @@ fn npz_stored_and_deflated_give_the_same() {
     }
 }
 
-/// The bytes of a stored member are those of the file, not a copy.
+/// A stored member's bytes are those of the file, not a copy.
 #[test]
 fn npz_stored_is_not_copied() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +163,8 @@ fn npz_that_is_none_or_holds_something_else() {
     assert!(refuse(Format::Npz, &text).starts_with("readme.txt: not a valid .npy file"));
 }
 
-/// 2 GiB of zeros deflate to 2 MB. A directory that understates them is caught as they come out.
+/// 2 GiB of zeros deflate to 2 MB. A directory entry that understates them is detected during
+/// inflation.
 #[test]
 fn npz_stored_members_are_compared_with_their_checksum() {
     let mut file = files::npz(&[("a.npy", files::floats(64))], Stored);
@@ -177,8 +178,7 @@ fn npz_stored_members_are_compared_with_their_checksum() {
 #[test]
 fn npz_stored_members_that_share_bytes_are_refused() {
     let mut file = files::npz(&[("a.npy", files::floats(64)), ("b.npy", files::floats(64))], Stored);
-    // The second member of the central directory gets the place of the first: 42 bytes into its
-    // header.
+    // Points the second member of the central directory at the first: 42 bytes into its header.
     let header = |file: &[u8], from| from + file[from..].windows(4).position(|b| b == b"PK\x01\x02").unwrap();
     let second = header(&file, header(&file, 0) + 4);
     file[second + 42..second + 46].fill(0);

@@ -1,4 +1,4 @@
-//! Runs come back as they were written, and each way to be broken has its line.
+//! Runs read back as written, and each defect has its message.
 
 use std::{fs, path::Path};
 
@@ -40,7 +40,7 @@ fn refuse(dir: &Path) -> String {
     message
 }
 
-/// A written run, spoiled, and what is said of it.
+/// Damages a written run and returns the error.
 fn spoiled(spoil: impl FnOnce(&Path)) -> String {
     let dir = TempDir::new().unwrap();
     write(dir.path());
@@ -48,7 +48,7 @@ fn spoiled(spoil: impl FnOnce(&Path)) -> String {
     refuse(dir.path())
 }
 
-/// The same, with one text of `run.json` replaced.
+/// The same, with a text of `run.json` replaced.
 fn edited(from: &str, to: &str) -> String {
     spoiled(|dir| {
         let text = fs::read_to_string(dir.join("run.json")).unwrap();
@@ -221,7 +221,7 @@ fn a_folder_has_one_writer() {
 }
 
 #[test]
-fn what_a_link_names_is_written_and_the_link_stays() {
+fn writing_to_a_symbolic_link_replaces_its_target_and_keeps_it() {
     let dir = TempDir::new().unwrap();
     let real = dir.path().join("real");
     fs::create_dir(&real).unwrap();
@@ -274,7 +274,7 @@ fn directories_of_steps_are_snapshots_and_a_pattern_reads_them_too() {
     assert_eq!(Run::open_dumps(dir.path(), Some(&pattern), None).unwrap().info().allocations[0].name, "p");
 }
 
-/// A model's shards, a single file and its one tensor keep the names that they have.
+/// A model's shards, a single file and its only tensor keep their names.
 #[test]
 fn a_model_and_a_file_are_one_snapshot() {
     let dir = TempDir::new().unwrap();

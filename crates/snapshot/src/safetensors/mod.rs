@@ -1,9 +1,9 @@
 //! The safetensors format: the length of a header in 8 bytes, the header as JSON, then the tensors'
 //! bytes.
 //!
-//! We read the header ourselves. The format's own crate adds offsets from the file without a check,
-//! so that sizes near 2^64 wrap around, drops tensors that share a name, and does not say which
-//! tensor is wrong. The tests hold both against each other.
+//! The header is parsed here. The format's own crate adds offsets from the file unchecked, so that
+//! sizes near 2^64 wrap around, drops tensors that share a name, and does not name the faulty
+//! tensor. Tests compare the two.
 
 use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
@@ -22,7 +22,7 @@ pub(crate) use write::Header;
 /// The longest header that the format allows.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
-/// Names that the format has for types.
+/// The format's names of types.
 const NAMES: [(&str, Dtype); 17] = [
     ("BOOL", Dtype::Bool),
     ("I8", Dtype::I8),
@@ -46,7 +46,7 @@ const NAMES: [(&str, Dtype); 17] = [
 /// Types whose elements are smaller than a byte, and their bits.
 const PACKED: [(&str, u64); 4] = [("F4", 4), ("F6_E2M3", 6), ("F6_E3M2", 6), ("I4", 4)];
 
-/// What the header says of one tensor.
+/// A tensor's entry in the header.
 #[derive(Deserialize)]
 struct Info {
     dtype: String,
@@ -54,7 +54,7 @@ struct Info {
     data_offsets: (u64, u64),
 }
 
-/// The tensors of a header in the order of the file, two of one name included.
+/// The tensors of a header in file order, duplicates included.
 struct Tensors(Vec<(String, Info)>);
 
 impl<'de> Deserialize<'de> for Tensors {
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for Tensors {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tensors, A::Error> {
                 let mut tensors = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
-                    // The format wants a map of texts here; we have no use for it.
+                    // The format's map of strings, which is not used.
                     if name == "__metadata__" {
                         map.next_value::<Option<BTreeMap<String, String>>>()?;
                     } else {
@@ -102,7 +102,7 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     Ok(arrays)
 }
 
-/// One tensor, of which the one before ends at `expected` in the `data` bytes after the header.
+/// Reads a tensor; the preceding one ends at `expected` in the `data` bytes after the header.
 fn read_tensor(
     name: &str,
     info: &Info,
@@ -119,7 +119,7 @@ fn read_tensor(
     Array::new(name.to_owned(), parse_dtype(&info.dtype)?, info.shape.clone(), source, range)
 }
 
-/// Elements of less than a byte lie packed; they are read as the bytes that they are.
+/// Reads a tensor of elements smaller than a byte as plain bytes.
 fn packed(
     name: &str,
     info: &Info,
@@ -138,7 +138,7 @@ fn packed(
     Array::new(name.to_owned(), Dtype::U8, vec![bytes], source, range)
 }
 
-/// The header's bytes and the bytes after it.
+/// Splits a file into the header and the bytes after it.
 fn split(file: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let (length, rest) = file.split_first_chunk().ok_or_else(|| bad("it is shorter than 8 bytes"))?;
     let length = u64::from_le_bytes(*length);
@@ -158,7 +158,8 @@ fn parse_dtype(name: &str) -> Result<Dtype, Error> {
     known.map(|(_, dtype)| dtype).ok_or_else(|| Error::Dtype(name.to_owned()))
 }
 
-/// A tensor must begin where the one before it ends and end within the data: no overlap, no hole.
+/// Checks that a tensor begins where the preceding one ends and ends within the data: no overlap,
+/// no gap.
 fn checked_offsets(info: &Info, expected: u64, data: u64) -> Result<(u64, u64), Error> {
     let (start, end) = info.data_offsets;
     let why = match () {

@@ -1,4 +1,4 @@
-//! Writes the format: the header first, then every tensor's bytes as they are.
+//! Writes the format: the header, then every tensor's bytes.
 
 use std::{
     cmp::Reverse,
@@ -14,7 +14,7 @@ use crate::Error;
 /// A tensor to be written: name, type and bytes.
 pub(crate) type Tensor<'a> = (&'a str, Dtype, &'a [u8]);
 
-/// The header of a file, and in which order the tensors follow it.
+/// The header of a file, and the order of its tensors.
 pub(crate) struct Header {
     json: Vec<u8>,
     order: Vec<usize>,

@@ -27,8 +27,7 @@ with h5py.File("links.h5", "w", libver="latest") as file:
     group["back"] = file["/"]
     group["found"] = np.arange(5, dtype=np.int32)
 
-# What a training run saves: a state dictionary with a tied weight and a view, and an optimizer's
-# state.
+# A training checkpoint: a state dictionary with a tied weight and a view, and an optimizer's state.
 weight = torch.arange(12, dtype=torch.float32).reshape(3, 4).to(torch.bfloat16)
 model = collections.OrderedDict(
     [("embed.weight", weight), ("head.weight", weight), ("head.bias", torch.arange(3, dtype=torch.float32))]
