@@ -58,7 +58,7 @@ pub use fields::{Prefix, Rank, Scaled, Stride, Table};
 pub use float::{Bf16, Fp16, Fp32};
 pub use fpc::Fpc;
 pub use frozen::{
-    Frozen, FrozenHeader, FrozenParts, FrozenPiece, HEADER_BYTES as FROZEN_HEADER_BYTES, freeze,
+    Frozen, FrozenHeader, FrozenParts, FrozenPiece, HEADER_BYTES as FROZEN_HEADER_BYTES, freeze, seal,
 };
 pub use fvc::Fvc;
 pub use kinds::{Codec, CodecKind};
@@ -103,6 +103,9 @@ pub enum Error {
         /// Number of values.
         values: usize,
     },
+    /// A sealed frozen buffer whose bytes changed.
+    #[error("its bytes do not match its checksum: it was damaged")]
+    Damaged,
     /// An invalid frozen buffer, or data that cannot be frozen.
     #[error("not a frozen buffer: {what}")]
     Frozen {

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use buddy_codec::{CodecKind, Frozen, freeze};
+use buddy_codec::{CodecKind, Frozen, freeze, seal};
 use buddy_core::Target;
 use buddy_dl::Accuracy;
 use buddy_gpu_lab::{
@@ -135,14 +135,18 @@ fn data() -> Vec<u8> {
 }
 
 #[test]
-fn frozen_buffers_of_versions_1_and_2() {
+fn frozen_buffers_of_versions_1_to_3() {
     if std::env::var_os("BUDDY_WRITE_VERSIONS").is_some() {
         let codec = CodecKind::Bpc.train(&[]);
-        fs::write(path("data/versions/frozen-2.bin"), freeze(&codec, Target::X2, 0, &data()).unwrap())
-            .unwrap();
+        let mut frozen = freeze(&codec, Target::X2, 0, &data()).unwrap();
+        fs::write(path("data/versions/frozen-2.bin"), &frozen).unwrap();
+        seal(&mut frozen).unwrap();
+        fs::write(path("data/versions/frozen-3.bin"), &frozen).unwrap();
     }
-    for file in ["data/versions/frozen-1.bin", "data/versions/frozen-2.bin"] {
-        let bytes = fs::read(path(file)).unwrap();
-        assert!(Frozen::open(&bytes).unwrap().read().unwrap() == data(), "{file}");
+    for (version, sealed) in [(1, false), (2, false), (3, true)] {
+        let bytes = fs::read(path(&format!("data/versions/frozen-{version}.bin"))).unwrap();
+        let frozen = Frozen::open(&bytes).unwrap();
+        assert_eq!(frozen.check(), Ok(sealed), "version {version}");
+        assert!(frozen.read().unwrap() == data(), "version {version}");
     }
 }

@@ -8,14 +8,20 @@ use crate::{Bf16, Codec, CodecKind, Error};
 
 /// Magic bytes of every frozen buffer.
 const MAGIC: [u8; 8] = *b"BUDDYFZ\0";
-/// Format version that we write.
+/// Format version that [`FrozenHeader::encode`] writes.
 const VERSION: u32 = 2;
+/// The same with a checksum.
+pub(super) const SEALED: u32 = 3;
 /// The previous version, which differs only in the word order of matrices.
 const VERSION_1: u32 = 1;
 /// Bytes of the header; every section is aligned to it.
 pub const HEADER_BYTES: usize = 128;
 /// Rows per tile of a matrix.
 pub(super) const TILE_ROWS: u64 = 16;
+/// Position of the version.
+pub(super) const VERSION_FIELD: Range<usize> = 8..12;
+/// Position of the checksum of a sealed buffer.
+pub(super) const CHECKSUM: Range<usize> = 112..128;
 /// Position of the codec's name.
 const NAME: Range<usize> = 16..32;
 
@@ -144,9 +150,9 @@ impl FrozenHeader {
             return Err(invalid("does not begin with BUDDYFZ"));
         }
         match (word(8), word(36)) {
-            (VERSION, _) | (VERSION_1, 0) => {}
+            (VERSION | SEALED, _) | (VERSION_1, 0) => {}
             (VERSION_1, _) => return Err(invalid("a matrix of version 1; pack the data again")),
-            _ => return Err(invalid("unknown version; this library reads 1 and 2")),
+            _ => return Err(invalid("unknown version; this library reads 1 to 3")),
         }
         let target = Target::ALL
             .get(word(12) as usize)
@@ -160,7 +166,10 @@ impl FrozenHeader {
         let found = Self { codec: codec(&header[NAME], word(32))?, target, bytes: length, row, sectors };
         found.check_rows()?;
         let mut expected = found.encode()?;
-        expected[8..12].copy_from_slice(&header[8..12]);
+        expected[VERSION_FIELD].copy_from_slice(&header[VERSION_FIELD]);
+        if word(8) == SEALED {
+            expected[CHECKSUM].copy_from_slice(&header[CHECKSUM]);
+        }
         if expected != *header {
             return Err(invalid("a reserved field is not zero"));
         }

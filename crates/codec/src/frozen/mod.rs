@@ -2,12 +2,14 @@
 //! stored contiguously behind an index, so one buffer holds everything, without empty slots or a
 //! second memory.
 
+mod checksum;
 mod header;
 mod piece;
 #[cfg(test)]
 mod tests;
 
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Nibble, SECTOR_BYTES, Target, ZERO_ENTRY};
+pub use checksum::seal;
 use header::invalid;
 pub use header::{FrozenHeader, FrozenParts, HEADER_BYTES};
 pub use piece::FrozenPiece;

@@ -56,6 +56,14 @@ impl FrozenPiece {
     }
 }
 
+impl FrozenPiece {
+    /// Returns the checksums of the piece's slots, for
+    /// [`FrozenHeader::encode_sealed`](super::FrozenHeader::encode_sealed).
+    pub fn checksums(&self, target: Target) -> Vec<u8> {
+        super::checksum::of_chunks(target, &self.device)
+    }
+}
+
 /// A page of entries, unpacked and packed.
 struct Page {
     entries: Vec<Entry>,
