@@ -1,4 +1,4 @@
-//! Gives the library its name, so that programs ask for `libbuddy.so` wherever it lay when they
+//! Sets the library's soname, so that programs look for `libbuddy.so` wherever it was when they
 //! were linked.
 
 fn main() {

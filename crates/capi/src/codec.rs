@@ -1,4 +1,4 @@
-//! Codecs as C names them: `bpc`, or with what one learned, `bf16:117`.
+//! Names of codecs in C: `bpc`, or with trained parameters `bf16:117`.
 
 use std::ffi::{CStr, c_char};
 
@@ -6,7 +6,7 @@ use buddy_codec::Codec;
 
 use crate::error::Failure;
 
-/// Reads a codec's name.
+/// Parses a codec's name.
 ///
 /// # Safety
 /// `name` is null or a string that ends in NUL.

@@ -11,7 +11,7 @@ use buddy_cuda::Error;
 
 use crate::types::Code;
 
-/// Every code, in the order of `buddy.h`, and what it means.
+/// The description of every code, in the order of `buddy.h`.
 const CODES: [&CStr; 14] = [
     c"success",
     c"an argument has a value that it cannot have",
@@ -85,7 +85,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a call for C: a failure or a panic becomes a code, and its message stays for this thread.
+/// Runs a call for C: a failure or a panic becomes a code, and its message is kept for this thread.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Code {
     let outcome = catch_unwind(AssertUnwindSafe(call));
     let failure = match outcome {
@@ -94,7 +94,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Code {
         Err(panic) => Failure::Panic(words(&*panic)),
     };
     let message = CString::new(failure.to_string().replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has no place for messages any more.
+    // A thread that is ending cannot keep a message.
     let _ = LAST.try_with(|last| last.replace(message));
     failure.code()
 }
@@ -104,8 +104,8 @@ fn words(panic: &(dyn Any + Send)) -> String {
     text.map(str::to_owned).or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// The message of the last failure on this thread, empty if there was none. It is there until the
-/// next one.
+/// Returns the message of this thread's last failure, empty if there was none; valid until the next
+/// failure.
 pub(crate) fn last_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

@@ -1,4 +1,4 @@
-//! The functions of `buddy.h` for frozen buffers and linear layers, in memory of the caller's.
+//! The functions of `buddy.h` for frozen buffers and linear layers, in the caller's memory.
 
 use std::ffi::c_char;
 
@@ -13,11 +13,11 @@ use crate::{
     types::{Code, DevicePointer, Stream, target},
 };
 
-/// A frozen buffer in memory of the caller's: `buddyFrozen` of `buddy.h`.
+/// A frozen buffer in the caller's memory: `buddyFrozen` of `buddy.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct FrozenMemory {
-    /// Where it begins, aligned to 128 bytes.
+    /// The memory, aligned to 128 bytes.
     pub memory: DevicePointer,
     /// Bytes at `memory`.
     pub memory_bytes: usize,
@@ -35,13 +35,13 @@ pub struct FrozenMemory {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Layer {
-    /// A row of bf16 for each token.
+    /// A row of bf16 per token.
     pub x: DevicePointer,
-    /// A bf16 value for each output, or 0.
+    /// A bf16 value per output, or 0.
     pub bias: DevicePointer,
-    /// A row of results for each token.
+    /// A row of results per token.
     pub y: DevicePointer,
-    /// Memory to work in.
+    /// Scratch memory.
     pub scratch: DevicePointer,
     /// Bytes at `scratch`.
     pub scratch_bytes: usize,
@@ -83,9 +83,9 @@ pub unsafe extern "C" fn buddyFrozenRoom(
 /// Packs data into a frozen buffer.
 ///
 /// # Safety
-/// `frozen` is null or names memory that is writable until the stream has passed this call; its
-/// codec is null or a string that ends in NUL; `from` has its bytes; `stream` is one of the current
-/// context.
+/// `frozen` is null or describes memory that is writable until the stream has passed this call; its
+/// codec is null or a string that ends in NUL; `from` has its bytes; `stream` belongs to the
+/// current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyFreeze(
     frozen: *const FrozenMemory,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn buddyLinearRoom(
     })
 }
 
-/// Makes scratch memory ready, once.
+/// Initialises scratch memory, once.
 ///
 /// # Safety
 /// `scratch` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to
@@ -170,11 +170,11 @@ pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize
     })
 }
 
-/// y = W x, and the bias if there is one.
+/// Computes y = W x, plus the bias if given.
 ///
 /// # Safety
-/// As for [`buddyFreeze`]; `layer` is null or names memory that is as large as `buddy.h` says until
-/// the stream has passed this call.
+/// As for [`buddyFreeze`]; `layer` is null or describes memory of the sizes in `buddy.h`, valid
+/// until the stream has passed this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyLinear(
     frozen: *const FrozenMemory,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn buddyLinear(
     })
 }
 
-/// Starts a layer of the caller's.
+/// Enqueues a layer of the caller.
 ///
 /// # Safety
 /// As for [`buddyLinear`].
@@ -239,7 +239,7 @@ pub(crate) unsafe fn scratch(
     Ok(())
 }
 
-/// Calls with a frozen buffer.
+/// Calls `go` with a frozen buffer.
 ///
 /// # Safety
 /// As for [`buddyFreeze`].
@@ -257,7 +257,7 @@ unsafe fn on_frozen(
     go(&gpu, &FrozenBuffer::over(&gpu, how, frozen.bytes as u64, memory)?)
 }
 
-/// The entries of a row.
+/// Returns the entries of a row.
 pub(crate) fn row(bytes: usize) -> Result<u32, Failure> {
     let row = bytes.is_multiple_of(128).then_some(bytes / 128).and_then(|row| u32::try_from(row).ok());
     row.ok_or_else(|| Failure::Value(format!("a row of {bytes} bytes is not whole entries of 128")))

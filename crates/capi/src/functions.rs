@@ -1,4 +1,4 @@
-//! The functions of `buddy.h`: check the pointers, call, write the answer.
+//! The functions of `buddy.h`: check pointers, call the library, write the results.
 
 use std::{
     ffi::{CString, c_char},
@@ -15,7 +15,7 @@ use crate::{
     types::{Code, DevicePointer, Handle, Sizes, Span, Stats, Stream, target},
 };
 
-/// Takes compressed memory that holds zeros.
+/// Allocates compressed memory, filled with zeros.
 ///
 /// # Safety
 /// `handle` is null or writable; `codec_name` is null or a string that ends in NUL.
@@ -41,19 +41,19 @@ pub unsafe extern "C" fn buddyMalloc(
     })
 }
 
-/// Gives an allocation back.
+/// Frees an allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddyFree(handle: Handle) -> Code {
     guard(|| state::take(handle))
 }
 
-/// Overwrites an allocation with zeros, on the device and on the host, and gives it back.
+/// Zeroes an allocation on the device and on the host, and frees it.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddyFreeScrubbed(handle: Handle) -> Code {
     guard(|| {
         match state::find(handle) {
             Ok(allocation) => allocation.scrub()?,
-            // Its memory went with the context, which nobody can overwrite any more.
+            // Its memory was freed with the context and cannot be zeroed any more.
             Err(Failure::Destroyed) => {}
             Err(failure) => return Err(failure),
         }
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn buddyRead(
     }
 }
 
-/// The same, and waits for the stream: data that does not decode is an error.
+/// Reads and waits for the stream: data that fails to decode is an error.
 ///
 /// # Safety
 /// As for [`buddyRead`].
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn buddyReadChecked(
     }
 }
 
-/// Moves data between an allocation and device memory of the caller's.
+/// Moves data between an allocation and the caller's device memory.
 ///
 /// # Safety
 /// The memory has `bytes` bytes until the stream has passed this call; `stream` belongs to the
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn buddyStats(handle: Handle, stats: *mut Stats, stream: S
     })
 }
 
-/// The sizes of plain device memory; waits for the stream.
+/// Computes the compressed sizes of plain device memory; waits for the stream.
 ///
 /// # Safety
 /// As for [`buddyHistograms`], with one span.
@@ -175,7 +175,8 @@ pub unsafe extern "C" fn buddyHistogram(
     unsafe { buddyHistograms(&raw const span, 1, sizes, stream) }
 }
 
-/// The sizes of many pieces of plain device memory; waits for the stream once.
+/// Computes the compressed sizes of several spans of plain device memory; waits for the stream
+/// once.
 ///
 /// # Safety
 /// `spans` has `count` spans and `sizes` room for as many; each span's memory is readable, its
@@ -211,7 +212,8 @@ pub unsafe extern "C" fn buddyHistograms(
     })
 }
 
-/// The name of a codec with what it learns from a sample of device memory; waits for the stream.
+/// Trains a codec on a sample of device memory and writes its name with parameters; waits for the
+/// stream.
 ///
 /// # Safety
 /// `codec_name` is null or NUL-terminated; `data` has `bytes` readable bytes; `trained` is null or
@@ -236,7 +238,7 @@ pub unsafe extern "C" fn buddyTrain(
         if trained.is_null() || room < text.len() {
             return Err(Failure::Value(format!("the name needs {} bytes; {room} were given", text.len())));
         }
-        // SAFETY: there is room for the text, as was just seen.
+        // SAFETY: the size of the text was just checked.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), trained, text.len()) };
         Ok(())
     })
@@ -248,13 +250,13 @@ pub extern "C" fn buddyGetErrorString(code: Code) -> *const c_char {
     meaning(code)
 }
 
-/// The message of the last failure on this thread.
+/// Returns the message of this thread's last failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddyGetLastErrorMessage() -> *const c_char {
     last_message()
 }
 
-/// The span as the library takes it.
+/// Converts a span to the library's type.
 ///
 /// # Safety
 /// As for [`buddyHistograms`].
@@ -270,11 +272,11 @@ unsafe fn surveyed(span: &Span) -> Result<Surveyed<'static>, Failure> {
     }
 }
 
-/// A stream and device memory of the caller's.
+/// Wraps the caller's stream and device memory.
 ///
 /// # Safety
-/// `stream` is null or one of the GPU's context; the memory has so many bytes until the stream has
-/// passed the call that uses it.
+/// `stream` is null or belongs to the GPU's context; the memory has `bytes` bytes until the stream
+/// has passed the call that uses it.
 pub(crate) unsafe fn borrow(
     gpu: &Gpu,
     stream: Stream,
@@ -284,7 +286,7 @@ pub(crate) unsafe fn borrow(
     unsafe { Ok((gpu.borrow_stream(stream)?, DeviceSpan::from_raw(address, bytes))) }
 }
 
-/// Where an answer goes.
+/// Checks an output pointer.
 pub(crate) fn some<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
     NonNull::new(pointer).ok_or_else(|| Failure::Value(format!("{what} must not be null")))
 }

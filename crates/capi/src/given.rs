@@ -1,5 +1,5 @@
-//! The functions of `buddy.h` that work in memory of the caller's: buffers. None waits, none takes
-//! memory, and what they need to know is in a struct of the caller's: there are no handles.
+//! The functions of `buddy.h` for buffers in the caller's memory. None waits or allocates; a struct
+//! of the caller describes the buffer, so that there are no handles.
 
 use std::ffi::c_char;
 
@@ -14,23 +14,23 @@ use crate::{
     types::{Code, DevicePointer, Stream, target},
 };
 
-/// A buffer over memory of the caller's: `buddyBuffer` of `buddy.h`.
+/// A buffer over the caller's memory: `buddyBuffer` of `buddy.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Buffer {
-    /// Device part of each entry.
+    /// Compressed parts of the entries.
     pub device: DevicePointer,
-    /// Four bits for each entry, and a little.
+    /// Metadata: four bits per entry, and the fault.
     pub metadata: DevicePointer,
     /// Overflow slots.
     pub overflow: DevicePointer,
-    /// Its length, whole entries.
+    /// Length in bytes, whole entries.
     pub bytes: usize,
     /// The codec's name.
     pub codec: *const c_char,
     /// The target's number.
     pub target: i32,
-    /// 0, or where bf16's window lies in device memory.
+    /// 0, or the address of bf16's window in device memory.
     pub window: DevicePointer,
 }
 
@@ -52,10 +52,10 @@ impl From<Room> for Parts {
     }
 }
 
-/// The parts of a buffer or a matrix at these addresses.
+/// Wraps the parts of a buffer or a matrix at these addresses.
 ///
 /// # Safety
-/// They have as much room, until the stream has passed the call that uses them.
+/// They have these sizes until the stream has passed the call that uses them.
 pub(crate) unsafe fn parts([device, metadata, overflow]: [DevicePointer; 3], room: Room) -> Given<'static> {
     // SAFETY: the caller's promise.
     let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn buddyBufferRoom(bytes: usize, target_number: i32, room:
     })
 }
 
-/// Makes a buffer hold zeros: what it begins with.
+/// Fills a buffer with zeros, as every buffer must be first.
 ///
 /// # Safety
 /// `buffer` is null or a buffer whose parts are as large as [`buddyBufferRoom`] says, until the
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn buddyBufferRead(
     }
 }
 
-/// The same, and waits for the stream: data that does not decode is an error.
+/// Reads and waits for the stream: data that fails to decode is an error.
 ///
 /// # Safety
 /// As for [`buddyBufferRead`].
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn buddyTrainWindow(
     })
 }
 
-/// Moves data between a buffer, from `offset` on, and device memory of the caller's.
+/// Moves data between a buffer, from `offset` on, and the caller's device memory.
 ///
 /// # Safety
 /// As for [`buddyBufferClear`]; the memory has `bytes` bytes.
@@ -202,7 +202,7 @@ unsafe fn transfer(
     })
 }
 
-/// Calls with a buffer of the caller's.
+/// Calls `go` with a buffer of the caller.
 ///
 /// # Safety
 /// As for [`buddyBufferClear`].
@@ -230,7 +230,7 @@ unsafe fn on(
     go(&gpu, &GivenBuffer::with_window(&gpu, window, target, bytes, given)?)
 }
 
-/// The entry that an offset begins.
+/// Returns the entry at an offset.
 pub(crate) fn entry(offset: usize) -> Result<u64, Failure> {
     let whole = offset.is_multiple_of(128).then_some(offset as u64 / 128);
     whole.ok_or_else(|| Failure::Value(format!("offset {offset} is no multiple of 128")))

@@ -1,5 +1,5 @@
-//! Keys and values in compressed memory: a cache is what its description says, so there is nothing
-//! to create or free.
+//! KV caches in compressed memory: a struct of the caller describes the cache, so that there is
+//! nothing to create or free.
 
 use buddy_cuda::{Attend, DeviceSpan, Gpu, KvCache, KvMemory, KvRows, KvShape};
 
@@ -13,41 +13,41 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Kv {
-    /// Layers of the model.
+    /// Layers.
     pub layers: u32,
-    /// Pages of each layer.
+    /// Pages per layer.
     pub pages: u32,
-    /// Heads of keys and values.
+    /// KV heads.
     pub heads: u32,
-    /// Values of a head.
+    /// Head dimension.
     pub head_values: u32,
-    /// Tokens of a page.
+    /// Tokens per page.
     pub page_tokens: u32,
-    /// Nothing yet.
+    /// Reserved.
     pub reserved: u32,
     /// Device memory for entries.
     pub entries: DevicePointer,
-    /// Host or device memory for what overflows.
+    /// Host or device memory for overflow.
     pub overflow: DevicePointer,
     /// Device memory for metadata.
     pub metadata: DevicePointer,
 }
 
-/// Bytes that a cache needs.
+/// Bytes of a cache's memory.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct KvSizes {
     /// For entries.
     pub entries: u64,
-    /// For what overflows.
+    /// For overflow.
     pub overflow: u64,
     /// For metadata.
     pub metadata: u64,
-    /// For attention to work in.
+    /// Scratch memory of attention.
     pub scratch: u64,
 }
 
-/// Plain keys and values of some tokens.
+/// Plain keys and values of tokens.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Rows {
@@ -55,9 +55,9 @@ pub struct Rows {
     pub keys: DevicePointer,
     /// The values.
     pub values: DevicePointer,
-    /// Values from one layer to the next.
+    /// Values between layers.
     pub layer_stride: u64,
-    /// Values from one token to the next.
+    /// Values between tokens.
     pub token_stride: u64,
     /// The first layer.
     pub layer: u32,
@@ -65,7 +65,7 @@ pub struct Rows {
     pub layers: u32,
     /// Number of tokens.
     pub tokens: u32,
-    /// Nothing yet.
+    /// Reserved.
     pub reserved: u32,
 }
 
@@ -75,21 +75,21 @@ pub struct Rows {
 pub struct Asked {
     /// The queries.
     pub queries: DevicePointer,
-    /// The result.
+    /// The output.
     pub out: DevicePointer,
-    /// Pages of each sequence.
+    /// Page table of each sequence.
     pub table: DevicePointer,
     /// Tokens of each sequence.
     pub lengths: DevicePointer,
-    /// Room to work in.
+    /// Scratch memory.
     pub scratch: DevicePointer,
-    /// Pages that the table has for each sequence.
+    /// Entries of the page table per sequence.
     pub table_pages: u32,
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: u32,
-    /// Tokens of each that ask.
+    /// Query tokens of each sequence.
     pub tokens: u32,
-    /// Heads that ask for each head of keys and values.
+    /// Query heads per KV head.
     pub group: u32,
     /// The layer.
     pub layer: u32,
@@ -104,7 +104,7 @@ impl Kv {
     }
 
     /// # Safety
-    /// The memory is there, with the bytes that the shape needs.
+    /// The memory exists, with the bytes that the shape needs.
     unsafe fn open(&self, gpu: &Gpu) -> Result<KvCache<'static>, Failure> {
         let shape = self.shape().check()?;
         let bytes = shape.bytes();
@@ -122,7 +122,7 @@ impl Kv {
 
 impl Rows {
     /// # Safety
-    /// The memory is there, at the strides given.
+    /// The memory exists, at the given strides.
     unsafe fn open(&self, kv: &Kv) -> KvRows<'static> {
         let Self { keys, values, layer_stride, token_stride, layer, layers, tokens, .. } = *self;
         let steps = u64::from(layers.saturating_sub(1)).saturating_mul(layer_stride);
@@ -134,10 +134,10 @@ impl Rows {
     }
 }
 
-/// The bytes that a cache needs, by its shape.
+/// Writes the sizes of a cache's memory.
 ///
 /// # Safety
-/// `kv` and `sizes` are null or point to what they say.
+/// `kv` and `sizes` are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyKvSizesOf(kv: *const Kv, sequences: u32, sizes: *mut KvSizes) -> Code {
     guard(|| {
@@ -151,11 +151,11 @@ pub unsafe extern "C" fn buddyKvSizesOf(kv: *const Kv, sequences: u32, sizes: *m
     })
 }
 
-/// Makes every token zeros.
+/// Fills all tokens with zeros.
 ///
 /// # Safety
-/// `kv` is null or describes memory that is there until the stream has passed this call; `stream`
-/// is one of the current context.
+/// `kv` is null or describes memory that exists until the stream has passed this call; `stream`
+/// belongs to the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyKvClear(kv: *const Kv, stream: Stream) -> Code {
     guard(|| {
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn buddyKvClear(kv: *const Kv, stream: Stream) -> Code {
     })
 }
 
-/// Chooses windows by some tokens.
+/// Chooses windows from tokens.
 ///
 /// # Safety
 /// As for [`buddyKvClear`], and for the rows.
@@ -235,11 +235,11 @@ pub unsafe extern "C" fn buddyKvRead(
     })
 }
 
-/// Attention of the last tokens of each sequence.
+/// Computes attention of the last tokens of each sequence.
 ///
 /// # Safety
-/// As for [`buddyKvClear`]; `asked` is null or describes memory that is there, lengths of tokens
-/// that were appended, and pages of the cache.
+/// As for [`buddyKvClear`]; `asked` is null or describes existing memory, lengths of appended
+/// tokens, and pages of the cache.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyKvAttend(kv: *const Kv, asked: *const Asked, stream: Stream) -> Code {
     guard(|| {
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn buddyKvAttend(kv: *const Kv, asked: *const Asked, strea
 
 impl Asked {
     /// # Safety
-    /// The memory is there.
+    /// The memory exists.
     unsafe fn open(&self, kv: &Kv, cache: &KvCache<'_>) -> Attend<'static> {
         let Self { table_pages, sequences, tokens, group, layer, scale, .. } = *self;
         // SAFETY: the caller's promise.
@@ -280,7 +280,7 @@ impl Asked {
 /// Dereferences a pointer argument.
 ///
 /// # Safety
-/// It is null or points to such a thing.
+/// It is null or valid.
 unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))

@@ -1,9 +1,8 @@
-//! `libbuddy.so`: Buddy Compression on a real GPU, for C and whatever calls C. `include/buddy.h`
-//! documents every function; `docs/reference/c-interface.md` leads through them.
+//! `libbuddy.so`: Buddy Compression on a real GPU, for C and languages that call C.
+//! `include/buddy.h` documents every function; `docs/reference/c-interface.md` introduces them.
 //!
-//! Functions work in the context that is current on the calling thread and keep what belongs to a
-//! context with it. They return a code; the message behind it stays with the thread. A panic
-//! becomes a code as well.
+//! Functions use the calling thread's current context and keep its state with it. They return a
+//! code; the message is kept for the thread. A panic becomes a code as well.
 
 mod codec;
 mod error;

@@ -1,4 +1,4 @@
-//! The functions of `buddy.h` for matrices of bf16 that may be written, in memory of the caller's.
+//! The functions of `buddy.h` for writable bf16 matrices, in the caller's memory.
 
 use std::ffi::c_char;
 
@@ -15,13 +15,13 @@ use crate::{
     types::{Code, DevicePointer, Stream},
 };
 
-/// A matrix over memory of the caller's: `buddyMatrix` of `buddy.h`.
+/// A matrix over the caller's memory: `buddyMatrix` of `buddy.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Matrix {
-    /// Device part of each entry, at 4/3x.
+    /// Compressed parts of the entries, at 4/3x.
     pub device: DevicePointer,
-    /// Four bits for each entry, and a little.
+    /// Metadata: four bits per entry, and the fault.
     pub metadata: DevicePointer,
     /// Overflow slots.
     pub overflow: DevicePointer,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn buddyMatrixRoom(rows: usize, row_bytes: usize, room: *m
     })
 }
 
-/// Makes a matrix hold zeros: what it begins with.
+/// Fills a matrix with zeros, as every matrix must be first.
 ///
 /// # Safety
 /// `matrix` is null or a matrix whose parts are as large as [`buddyMatrixRoom`] says, until the
@@ -112,11 +112,11 @@ pub unsafe extern "C" fn buddyMatrixLinearRoom(
     guard(|| unsafe { on(matrix, |gpu, matrix| scratch(gpu, matrix.into(), tokens, room)) })
 }
 
-/// y = W x, and the bias if there is one.
+/// Computes y = W x, plus the bias if given.
 ///
 /// # Safety
-/// As for [`buddyMatrixClear`]; `layer` is null or names memory that is as large as `buddy.h` says
-/// until the stream has passed this call.
+/// As for [`buddyMatrixClear`]; `layer` is null or describes memory of the sizes in `buddy.h`,
+/// valid until the stream has passed this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyMatrixLinear(
     matrix: *const Matrix,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn buddyMatrixLinear(
     guard(|| unsafe { on(matrix, |gpu, matrix| start(gpu, matrix.into(), layer, stream)) })
 }
 
-/// Moves rows between a matrix and device memory of the caller's.
+/// Moves rows between a matrix and the caller's device memory.
 ///
 /// # Safety
 /// As for [`buddyMatrixClear`]; the memory has `rows` rows.
@@ -149,7 +149,7 @@ unsafe fn transfer(
     guard(|| unsafe { on(matrix, go) })
 }
 
-/// Calls with a matrix of the caller's.
+/// Calls `go` with a matrix of the caller.
 ///
 /// # Safety
 /// As for [`buddyMatrixClear`].
@@ -171,14 +171,14 @@ unsafe fn on(
     go(&gpu, &GivenMatrix::new(&gpu, bf16, shape, given)?)
 }
 
-/// Rows and columns.
+/// Returns rows and columns.
 fn shape(rows: usize, row_bytes: usize) -> Result<(u32, u32), Failure> {
     let columns = row(row_bytes)?.checked_mul(64);
     let columns = columns.ok_or_else(|| Failure::Value(format!("a row of {row_bytes} bytes is too long")))?;
     Ok((number(rows, "rows")?, columns))
 }
 
-/// A number of rows.
+/// Converts a number of rows.
 fn number(value: usize, what: &str) -> Result<u32, Failure> {
     u32::try_from(value)
         .map_err(|_| Failure::Value(format!("{what} is {value}; a matrix has fewer than 2^32 rows")))

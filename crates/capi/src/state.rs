@@ -13,7 +13,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct State {
-    /// By the context's number.
+    /// By context id.
     gpus: HashMap<u64, Gpu>,
     allocations: HashMap<Handle, Owned>,
     last: Handle,
@@ -28,7 +28,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The GPU of the current context.
+/// Returns the GPU of the current context.
 pub(crate) fn gpu() -> Result<Gpu, Failure> {
     let context = Gpu::current_id()?;
     if let Some(gpu) = state().gpus.get(&context) {
@@ -38,7 +38,7 @@ pub(crate) fn gpu() -> Result<Gpu, Failure> {
     Ok(state().gpus.entry(context).or_insert(gpu).clone())
 }
 
-/// Keeps an allocation of the current context, and gives it a number.
+/// Stores an allocation of the current context, and returns its handle.
 pub(crate) fn keep(allocation: Allocation) -> Result<Handle, Failure> {
     let context = Gpu::current_id()?;
     let mut state = state();
@@ -48,12 +48,12 @@ pub(crate) fn keep(allocation: Allocation) -> Result<Handle, Failure> {
     Ok(handle)
 }
 
-/// An allocation of the current context.
+/// Finds an allocation of the current context.
 pub(crate) fn find(handle: Handle) -> Result<Arc<Allocation>, Failure> {
     check(&state(), handle)
 }
 
-/// Takes an allocation out; its memory goes with the last call that uses it.
+/// Removes an allocation; the last call that uses it frees its memory.
 pub(crate) fn take(handle: Handle) -> Result<(), Failure> {
     let mut state = state();
     let destroyed = match check(&state, handle) {
@@ -63,14 +63,14 @@ pub(crate) fn take(handle: Handle) -> Result<(), Failure> {
     };
     let taken = state.allocations.remove(&handle);
     if let Some(owned) = taken.as_ref().filter(|_| destroyed) {
-        // The driver freed the memory, the streams and the kernels with their context: nothing may
-        // be freed again.
+        // The driver freed memory, streams and kernels with their context; they must not be freed
+        // again.
         std::mem::forget(state.gpus.remove(&owned.context));
         std::mem::forget(taken);
         return Ok(());
     }
     drop(state);
-    // Freeing waits for the GPU: not while others wait for the state.
+    // Freeing waits for the GPU, so it happens outside the lock.
     drop(taken);
     Ok(())
 }

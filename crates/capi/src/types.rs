@@ -8,34 +8,34 @@ use crate::error::Failure;
 
 /// Error code of a call; 0 is success.
 pub type Code = i32;
-/// An allocation. Numbers are never used again, so that a stale one is known as such.
+/// An allocation. Handles are never reused, so that stale ones are detected.
 pub type Handle = u64;
-/// A stream of the driver; null is the default stream.
+/// A CUDA stream; null is the default stream.
 pub type Stream = *mut c_void;
-/// An address of the GPU.
+/// A GPU address.
 pub type DevicePointer = u64;
 
-/// The sizes of memory.
+/// Compressed sizes of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sizes {
     /// Entries of each class: zero, b8, s1, s2, s3, raw.
     pub classes: [u64; 6],
-    /// Their bytes if each had the best of the paper's eight sizes.
+    /// Their bytes at the best of the paper's eight sizes each.
     pub optimistic_bytes: u64,
 }
 
-/// Memory whose sizes are asked for.
+/// Memory to be sized.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Span {
-    /// Where it begins, aligned to 16 bytes.
+    /// The memory, aligned to 16 bytes.
     pub data: DevicePointer,
-    /// Its length, which may end inside an entry.
+    /// Length in bytes; the last entry may be partial.
     pub bytes: usize,
     /// The codec's name, such as `bf16:117`.
     pub codec: *const c_char,
-    /// Where the class of each entry goes, one byte each; 0 for nowhere.
+    /// Receives the class of each entry, one byte each; 0 for none.
     pub classes: DevicePointer,
 }
 
@@ -43,19 +43,19 @@ pub struct Span {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
-    /// Its length, as it was asked for.
+    /// The requested length.
     pub bytes: u64,
-    /// Entries of 128 bytes, the last of them perhaps in part.
+    /// Entries of 128 bytes, a partial last one included.
     pub entries: u64,
-    /// Device memory that it takes.
+    /// Device memory in use.
     pub device_bytes: u64,
-    /// Pinned host memory that it takes.
+    /// Pinned host memory in use.
     pub buddy_bytes: u64,
     /// Entries of each class.
     pub classes: [u64; 6],
     /// Entries with bytes in host memory.
     pub overflowing: u64,
-    /// The lowest entry that did not decode since the last call, or all ones.
+    /// The lowest entry that failed to decode since the last call, or all ones.
     pub faulty_entry: u64,
 }
 
@@ -79,7 +79,7 @@ impl Stats {
     }
 }
 
-/// The target of a number of `buddy.h`.
+/// Converts a target's number in `buddy.h`.
 pub(crate) fn target(number: i32) -> Result<Target, Failure> {
     let targets = [Target::X1, Target::X4Over3, Target::X2, Target::X4, Target::X16];
     let found = usize::try_from(number).ok().and_then(|number| targets.get(number));

@@ -1,5 +1,5 @@
-//! What a C or C++ program sees: the header, the library, and the example. On a machine without a
-//! GPU the example must end with a clear error; with one, it must read back what it wrote.
+//! C and C++ programs with the header, the library, and the example. Without a GPU the example must
+//! end with a clear error; with one, it must read back its data.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A compiler from the environment, or the usual one.
+/// Returns the compiler of an environment variable, or the usual one.
 fn compiler(variable: &str, usual: &str) -> Command {
     let mut command = Command::new(std::env::var_os(variable).unwrap_or(usual.into()));
     command.current_dir(root()).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude"]);
@@ -23,7 +23,7 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// The folder of libbuddy.so: cargo builds it beside the tests.
+/// Returns the folder of libbuddy.so: cargo builds it with the tests.
 fn library_folder() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     let found = test.ancestors().skip(1).find(|folder| folder.join("libbuddy.so").exists());
@@ -36,7 +36,7 @@ fn the_header_is_c11_and_cpp17() {
     succeed(compiler("CXX", "g++").args(["-std=c++17", "-fsyntax-only", "-x", "c++", "include/buddy.h"]));
 }
 
-/// The structs of the header have the sizes of the library's.
+/// The header's structs have the sizes of the library's.
 #[test]
 fn structs_agree_with_the_header() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sizes");
@@ -90,14 +90,14 @@ fn the_example_links_and_says_what_is_missing_or_runs() {
     }
 }
 
-/// Wrong arguments are codes with messages, also where there is no GPU.
+/// Invalid arguments give codes with messages, also without a GPU.
 #[test]
 fn mistakes_are_codes() {
     let message = || {
         // SAFETY: the library's strings end in NUL.
         unsafe { std::ffi::CStr::from_ptr(buddy::buddyGetLastErrorMessage()) }.to_str().unwrap().to_owned()
     };
-    // SAFETY: null pointers are what is tried, and the others are good.
+    // SAFETY: null pointers are the test; the others are valid.
     unsafe {
         assert_eq!(buddy::buddyMalloc(std::ptr::null_mut(), 128, 0, c"bpc".as_ptr()), 1);
         assert_eq!(message(), "handle must not be null");

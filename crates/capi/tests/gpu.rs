@@ -1,4 +1,4 @@
-//! The functions on a real GPU, in contexts that a program made. Without a GPU this test says that
+//! The functions on a real GPU, in a program's own contexts. Without a GPU this test reports that
 //! it was skipped; with `BUDDY_REQUIRE_GPU=1` it fails instead.
 
 use std::{ffi::CStr, io::Write, ptr::null_mut};
@@ -13,9 +13,9 @@ fn message() -> String {
     unsafe { CStr::from_ptr(buddyGetLastErrorMessage()) }.to_str().unwrap().to_owned()
 }
 
-/// Whether there is a GPU to test on.
+/// Returns true if a GPU is available.
 fn gpu() -> bool {
-    // SAFETY: loading libcuda and starting it need nothing.
+    // SAFETY: loading and initialising libcuda has no conditions.
     let found = unsafe { sys::is_culib_present() } && result::init().is_ok();
     let required = std::env::var_os("BUDDY_REQUIRE_GPU").is_some_and(|value| value == "1");
     assert!(found || !required, "BUDDY_REQUIRE_GPU is set, and there is no driver");

@@ -1,16 +1,15 @@
-//! Which allocations kernels are given: the pointers among the arguments of launches.
+//! Counts the allocations that kernels access: the pointers among the arguments of launches.
 
 use std::collections::HashMap;
 
 use crate::{book::Book, calls::Parameters, driver::Driver, library::Handle};
 
 const ENTRY_BYTES: u64 = 128;
-/// The marks of a launch's `extra` list: where the packed arguments are, and how many bytes they
-/// have.
+/// Marks in a launch's `extra` list: the address of the packed arguments, and their size.
 const BUFFER: u64 = 1;
 const BUFFER_BYTES: u64 = 2;
 
-/// Counts for each slot how many of its entries launches were given in all.
+/// Counts the entries of each slot over all launches.
 #[derive(Default)]
 pub(crate) struct Accesses {
     entries: HashMap<usize, u64>,
@@ -21,12 +20,11 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// Counts a launch: every allocation that an argument points into is read or written once, all
-    /// of it.
+    /// Counts a launch: every allocation that an argument points into counts as accessed once, as a
+    /// whole.
     ///
     /// # Safety
-    /// These are the parameters of a launch, with kernel, arguments and packed arguments at these
-    /// places.
+    /// The parameters of a launch, with kernel, arguments and packed arguments at these indices.
     pub(crate) unsafe fn count(
         &mut self,
         driver: &Driver,
@@ -53,20 +51,20 @@ impl Accesses {
         }
     }
 
-    /// The words of arguments that lie each at a place of its own.
+    /// Returns the words of arguments with separate addresses.
     ///
     /// # Safety
-    /// The list has a place for each argument of the kernel.
+    /// The list has an address for each argument of the kernel.
     unsafe fn listed(&mut self, driver: &Driver, kernel: u64, list: *const *const u8) -> Vec<u64> {
         let describe = || driver.argument_bytes(kernel as Handle).unwrap_or_default();
         let bytes = self.kernels.entry(kernel).or_insert_with(describe);
         self.unknown += u64::from(bytes.is_empty());
-        // SAFETY: the caller's promise; an argument has so many bytes.
+        // SAFETY: the caller's promise; an argument has `bytes` bytes.
         let of_argument = |(at, bytes): (usize, &usize)| unsafe { words(*list.add(at), *bytes) };
         bytes.iter().enumerate().flat_map(of_argument).collect()
     }
 
-    /// The lines `accesses SLOT ENTRIES` of the log.
+    /// Returns the lines `accesses SLOT ENTRIES` of the log.
     pub(crate) fn lines(&self) -> String {
         let mut all: Vec<_> = self.entries.iter().collect();
         all.sort_unstable();
@@ -74,7 +72,7 @@ impl Accesses {
     }
 }
 
-/// The words of eight bytes in some bytes.
+/// Splits bytes into words of eight bytes.
 ///
 /// # Safety
 /// `place` is null or has `bytes` readable bytes.
@@ -86,10 +84,10 @@ unsafe fn words(place: *const u8, bytes: usize) -> Vec<u64> {
     (0..bytes / 8).map(|at| unsafe { place.add(8 * at).cast::<u64>().read_unaligned() }).collect()
 }
 
-/// The words of arguments that are packed in one buffer, as a launch's `extra` list says.
+/// Returns the words of arguments packed in one buffer, as a launch's `extra` list describes it.
 ///
 /// # Safety
-/// The list is null, or pairs of a mark and a place that end with a mark of zero.
+/// The list is null, or pairs of a mark and an address that end with a mark of zero.
 unsafe fn packed_words(extra: *const u64) -> Vec<u64> {
     let (mut buffer, mut bytes) = (0, 0);
     let mut at = extra;

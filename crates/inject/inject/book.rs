@@ -1,8 +1,6 @@
-//! The books of a program's device memory: which allocations live, by the calls that the program
-//! makes.
+//! The allocation table of a program's device memory, maintained from its driver calls.
 //!
-//! Nothing here calls CUDA: the library feeds it [`Event`]s, and tests feed it sequences that were
-//! recorded.
+//! Nothing here calls CUDA: the library feeds it [`Event`]s, and tests feed it recorded sequences.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,12 +16,12 @@ pub(crate) enum How {
     Managed,
     Pitched,
     Mapped,
-    /// A piece of memory that the program takes from a pool of its own.
+    /// A piece of a pool that the program manages itself.
     Piece,
 }
 
 impl How {
-    /// Every way with its name in logs and recorded sequences.
+    /// Every kind with its name in logs and recorded sequences.
     pub(crate) const ALL: [(Self, &'static str); 6] = [
         (Self::Plain, "plain"),
         (Self::Async, "async"),
@@ -38,20 +36,20 @@ impl How {
     }
 }
 
-/// One thing that the program did, as the driver saw it.
+/// An event of the program, as the driver saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Memory was allocated, or physical memory mapped to addresses.
     Allocated { address: u64, bytes: u64, how: How, context: u64, site: u32 },
     /// Memory is about to be freed.
     Freed { address: u64 },
-    /// Mapped memory was made readable for the GPU, or closed to it.
+    /// Mapped memory was opened to the GPU, or closed.
     Access { address: u64, bytes: u64, allowed: bool },
-    /// Addresses are about to lose their memory.
+    /// Addresses are about to be unmapped.
     Unmapped { address: u64, bytes: u64 },
-    /// The program says what a piece of its memory is: of this site, or free in its pool.
+    /// The program reports a piece of its pool: its site, or free.
     Piece { address: u64, bytes: u64, site: Option<u32> },
-    /// It has named all pieces that there are now.
+    /// The program has reported all current pieces.
     Cut,
     /// A context is about to end, and all memory of it.
     ContextEnds { context: u64 },
@@ -66,7 +64,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// One line of a recorded sequence.
+    /// Returns one line of a recorded sequence.
     pub(crate) fn line(&self) -> String {
         match self {
             Self::Allocated { address, bytes, how, context, site } => {
@@ -89,30 +87,31 @@ impl Event {
     }
 }
 
-/// An allocation across the run: memory of one length from one call site. When it is freed and
-/// allocated again, as in a loop, it is the same slot.
+/// An allocation across the run: memory of one length from one call site. Memory that is freed and
+/// allocated again, as in a loop, keeps its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) site: u32,
-    /// 1 for the first of its site, 2 for the next that lives beside it or has another length.
+    /// 1 for the first of its site, 2 for the next that is live at the same time or has another
+    /// length.
     pub(crate) number: u32,
     pub(crate) bytes: u64,
     pub(crate) how: How,
 }
 
-/// An allocation that lives.
+/// A live allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) slot: usize,
     pub(crate) bytes: u64,
     pub(crate) context: u64,
-    /// True if the GPU may read it now.
+    /// True if the GPU can read it now.
     pub(crate) readable: bool,
-    /// True if a snapshot saw it since it was allocated.
+    /// True if a snapshot has covered it since it was allocated.
     seen: bool,
 }
 
-/// A piece of a pool, with its slot unless it is free.
+/// A piece of a pool; its slot is `None` if it is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     bytes: u64,
@@ -120,7 +119,7 @@ struct Piece {
     slot: Option<usize>,
 }
 
-/// Memory to look at.
+/// Memory to survey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) slot: usize,
@@ -134,17 +133,17 @@ pub(crate) struct Span {
 pub(crate) struct Counts {
     /// Allocations so far.
     pub(crate) allocations: u64,
-    /// Those that were gone before anyone looked.
+    /// Allocations freed before any snapshot.
     pub(crate) short: u64,
     /// Bytes of these.
     pub(crate) short_bytes: u64,
-    /// Bytes that live now.
+    /// Live bytes now.
     pub(crate) live_bytes: u64,
-    /// The most that lived at a time.
+    /// The most live bytes at a time.
     pub(crate) peak_bytes: u64,
 }
 
-/// The books.
+/// The allocation table.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     live: BTreeMap<u64, Live>,
@@ -152,7 +151,7 @@ pub(crate) struct Book {
     pieces: BTreeMap<u64, Piece>,
     named: Vec<(u64, u64, Option<u32>)>,
     slots: Vec<Slot>,
-    /// Slots whose memory was freed, by site and length.
+    /// Slots of freed memory, by site and length.
     idle: HashMap<(u32, u64), Vec<usize>>,
     numbers: HashMap<u32, u32>,
     captures: u32,
@@ -160,7 +159,7 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Writes down what happened. Returns the slots that are new.
+    /// Applies an event. Returns the new slots.
     pub(crate) fn apply(&mut self, event: &Event) -> Range<usize> {
         let before = self.slots.len();
         match *event {
@@ -197,7 +196,7 @@ impl Book {
         if address == 0 || bytes == 0 {
             return;
         }
-        // Whatever lay there was freed in a way that was not seen.
+        // An earlier allocation here was freed in an unobserved way.
         self.remove_within(address, bytes);
         let slot = self.take_slot(site, bytes, how);
         let live = Live { slot, bytes, context, readable: how != How::Mapped, seen: false };
@@ -207,7 +206,7 @@ impl Book {
         self.counts.peak_bytes = self.counts.peak_bytes.max(self.counts.live_bytes);
     }
 
-    /// The slot for memory of a site: one of that length whose memory was freed, or a new one.
+    /// Returns a slot for memory of a site: an idle one of that length, or a new one.
     fn take_slot(&mut self, site: u32, bytes: u64, how: How) -> usize {
         if let Some(slot) = self.idle.get_mut(&(site, bytes)).and_then(Vec::pop) {
             return slot;
@@ -224,8 +223,8 @@ impl Book {
         }
     }
 
-    /// The pieces that were named take the place of those before. What stayed where it was keeps
-    /// its slot; those of pieces that are gone are free for new ones.
+    /// Replaces the earlier pieces by those reported. Unmoved pieces keep their slots; slots of
+    /// vanished pieces become idle.
     fn cut(&mut self) {
         let mut before = take(&mut self.pieces);
         let mut new = Vec::new();
@@ -263,7 +262,7 @@ impl Book {
         gone.into_iter().for_each(|base| self.remove(base));
     }
 
-    /// Returns the live, readable memory by address: pieces where the program named them, else
+    /// Returns the live, readable memory by address: pieces where the program reported them, else
     /// whole allocations.
     pub(crate) fn readable(&self) -> Vec<Span> {
         let whole = self.live.iter().filter(|(base, live)| live.readable && !self.is_cut(**base, live.bytes));
@@ -284,8 +283,8 @@ impl Book {
         last.is_some_and(|(at, piece)| at.saturating_add(piece.bytes) > base)
     }
 
-    /// The context of memory that is readable from its first to its last byte, in one allocation or
-    /// in several that lie side by side.
+    /// Returns the context of a range that is readable throughout, in one or several adjacent
+    /// allocations.
     fn context_of(&self, base: u64, bytes: u64) -> Option<u64> {
         let (mut at, end) = (base, base.checked_add(bytes)?);
         let mut context = None;
@@ -300,7 +299,7 @@ impl Book {
         context
     }
 
-    /// Slot and bytes of what holds an address: a piece where there are pieces, else an allocation.
+    /// Returns slot and bytes of the piece, or else the allocation, that holds an address.
     pub(crate) fn find(&self, address: u64) -> Option<(usize, u64)> {
         let piece =
             self.pieces.range(..=address).next_back().filter(|(at, piece)| address - *at < piece.bytes);

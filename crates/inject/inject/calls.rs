@@ -1,5 +1,5 @@
-//! The driver's calls that are followed, by name, and what their parameters say. The layouts are
-//! those of the driver's functions: each parameter in its order.
+//! The driver calls that are followed, by name, and their parameters. The layouts are those of the
+//! driver's functions: each parameter in its order.
 
 use std::ffi::c_void;
 
@@ -11,14 +11,14 @@ use crate::{
 /// Effect of a driver call on the allocation table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// Allocates; the stream's place among the parameters if it is in the order of a stream.
+    /// Allocates; with the index of the stream parameter if the call is stream-ordered.
     Allocate(How, Option<usize>),
-    /// Frees; likewise.
+    /// Frees; with the index of the stream parameter likewise.
     Free(Option<usize>),
     Map,
     Unmap,
     SetAccess,
-    /// Launches a kernel; the places of the kernel and of its arguments among the parameters.
+    /// Launches a kernel; with the indices of the kernel and its arguments among the parameters.
     Launch {
         kernel: usize,
         arguments: usize,
@@ -27,12 +27,12 @@ pub(crate) enum Call {
     LaunchGraph,
     BeginCapture,
     EndCapture,
-    /// Allocates what is not followed: arrays of textures, and memory inside graphs.
+    /// Allocates memory that is not followed: texture arrays, and memory inside graphs.
     Unfollowed,
 }
 
 impl Call {
-    /// The call of a name.
+    /// Finds a call by its name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let name = name.trim_end_matches("_ptsz").trim_end_matches("_ptds");
         Some(match name {
@@ -46,7 +46,7 @@ impl Call {
             "cuMemMap" => Self::Map,
             "cuMemUnmap" => Self::Unmap,
             "cuMemSetAccess" => Self::SetAccess,
-            // Grid, block and shared memory are seven halves of a word, and one of padding.
+            // Grid, block and shared memory are seven 32-bit words, with four bytes of padding.
             "cuLaunchKernel" => Self::Launch { kernel: 0, arguments: 6, packed: true },
             "cuLaunchCooperativeKernel" => Self::Launch { kernel: 0, arguments: 6, packed: false },
             "cuLaunchKernelEx" => Self::Launch { kernel: 1, arguments: 2, packed: true },
@@ -63,20 +63,20 @@ impl Call {
         })
     }
 
-    /// Returns whether the call counts at entry: memory about to be freed must not be read any
+    /// Returns true if the call counts at entry: memory about to be freed must not be read any
     /// more.
     pub(crate) fn at_entry(self) -> bool {
         matches!(self, Self::Free(_) | Self::Unmap)
     }
 }
 
-/// The parameters of a call, as words of eight bytes.
+/// The parameters of a call, as 64-bit words.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters(*const u64);
 
 impl Parameters {
     /// # Safety
-    /// The parameters of a call of the driver, for as long as this is used.
+    /// The parameters of a driver call, valid while this is used.
     pub(crate) unsafe fn new(parameters: *const c_void) -> Self {
         Self(parameters.cast())
     }
@@ -91,7 +91,7 @@ impl Parameters {
     /// Reads the word a parameter points to; 0 for null.
     ///
     /// # Safety
-    /// The parameter is null or points to a number that was written.
+    /// The parameter is null or points to an initialised number.
     unsafe fn pointed(self, at: usize) -> u64 {
         // SAFETY: the caller's promise.
         let place = unsafe { self.word(at) } as *const u64;
@@ -99,7 +99,7 @@ impl Parameters {
         if place.is_null() { 0 } else { unsafe { place.read_unaligned() } }
     }
 
-    /// The stream that a call is in the order of.
+    /// Returns the stream of a stream-ordered call.
     ///
     /// # Safety
     /// The call has a parameter at this index.
@@ -141,7 +141,7 @@ impl Parameters {
         }
     }
 
-    /// Returns whether `cuMemSetAccess` lets a GPU read. A descriptor is a location of two halves,
+    /// Returns true if `cuMemSetAccess` lets a GPU read. A descriptor is a location of two words,
     /// and flags.
     ///
     /// # Safety
@@ -149,7 +149,7 @@ impl Parameters {
     unsafe fn opens(self) -> bool {
         const DEVICE: u32 = 1;
         const READ: u32 = 1;
-        // SAFETY: the third parameter points to as many descriptions as the fourth says.
+        // SAFETY: the third parameter points to as many descriptors as the fourth states.
         let (list, count) = unsafe { (self.word(2) as *const [u32; 3], self.word(3)) };
         // SAFETY: likewise.
         (0..count as usize).any(|at| unsafe {

@@ -1,6 +1,5 @@
-//! The calls of NVIDIA's CUPTI that are used, and the data that its callbacks get. Layouts and
-//! numbers are those of its public headers; calls are found by their names, so that no version's
-//! numbers are written down here.
+//! The CUPTI functions in use, and the data of its callbacks. Layouts and numbers are those of its
+//! public headers. Driver calls are found by name, since their ids depend on the version.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -13,7 +12,7 @@ pub(crate) const DRIVER: u32 = 1;
 pub(crate) const RESOURCE: u32 = 3;
 /// A context is about to be destroyed, in the resource domain.
 pub(crate) const CONTEXT_ENDS: u32 = 2;
-/// More than any version of CUPTI has calls.
+/// More than the driver calls of any CUPTI version.
 pub(crate) const MOST_CALLS: u32 = 2048;
 
 /// Callback data of the driver domain.
@@ -24,7 +23,7 @@ pub(crate) struct CallData {
     pub(crate) function: *const c_char,
     pub(crate) parameters: *const c_void,
     pub(crate) result: *const c_int,
-    /// The kernel's name, of a launch.
+    /// The kernel's name, for a launch.
     pub(crate) symbol: *const c_char,
     pub(crate) context: Handle,
 }
@@ -37,7 +36,7 @@ pub(crate) struct ResourceData {
 
 pub(crate) type Callback = extern "C" fn(Handle, u32, u32, *const c_void);
 
-/// The functions, taken from the library at run time.
+/// The functions, loaded at run time.
 pub(crate) struct Cupti {
     subscribe: unsafe extern "C" fn(*mut Handle, Callback, Handle) -> c_int,
     enable: unsafe extern "C" fn(u32, Handle, u32, u32) -> c_int,
@@ -73,26 +72,26 @@ impl Cupti {
             return Ok(());
         }
         let mut text = null();
-        // SAFETY: CUPTI writes the address of a text that it keeps.
+        // SAFETY: CUPTI writes the address of a static text.
         let known = unsafe { (self.result_text)(result, &mut text) } == 0 && !text.is_null();
-        // SAFETY: a text that ends in zero.
+        // SAFETY: the text ends in zero.
         let text = if known { unsafe { CStr::from_ptr(text) }.to_string_lossy() } else { "".into() };
         let hint = if text.contains("MULTIPLE_SUBSCRIBERS") { " (another profiler is on)" } else { "" };
         Err(format!("CUPTI refuses: {text} ({result}){hint}"))
     }
 
-    /// Has the callback called for one kind of call.
+    /// Enables the callback for one driver call.
     pub(crate) fn enable(&self, domain: u32, call: u32) -> Result<(), String> {
         // SAFETY: the subscriber is this one's.
         self.check(unsafe { (self.enable)(1, self.subscriber, domain, call) })
     }
 
-    /// The name of a call of the driver; none past the last.
+    /// Returns the name of a driver call; `None` past the last.
     pub(crate) fn name(&self, call: u32) -> Option<String> {
         let mut name = null();
-        // SAFETY: CUPTI writes the address of a text that it keeps.
+        // SAFETY: CUPTI writes the address of a static text.
         let found = unsafe { (self.callback_name)(DRIVER, call, &mut name) } == 0 && !name.is_null();
-        // SAFETY: a text that ends in zero.
+        // SAFETY: the text ends in zero.
         found.then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 }

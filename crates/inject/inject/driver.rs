@@ -1,4 +1,4 @@
-//! The calls of CUDA's driver that the library makes itself.
+//! The CUDA driver functions that the library calls.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -10,12 +10,12 @@ use crate::library::{Handle, Library};
 const MULTIPROCESSORS: c_int = 16;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
-/// A stream that does not wait for the default stream.
+/// A stream without implicit synchronisation with the default stream.
 const NON_BLOCKING: c_uint = 1;
 
 type Parameter = unsafe extern "C" fn(Handle, usize, *mut usize, *mut usize) -> c_int;
 
-/// The functions, taken from the driver that the program has loaded.
+/// The functions, from the driver that the program has loaded.
 pub(crate) struct Driver {
     synchronize: unsafe extern "C" fn() -> c_int,
     push: unsafe extern "C" fn(Handle) -> c_int,
@@ -50,8 +50,8 @@ pub(crate) struct Driver {
     stream: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int,
     wait: unsafe extern "C" fn(Handle) -> c_int,
     capturing: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
-    /// Offset and bytes of a kernel's argument, of a function's and of a library's kernel; drivers
-    /// since CUDA 12.4 have both.
+    /// Functions that return offset and size of a kernel's argument, for a `CUfunction` and a
+    /// `CUkernel`; drivers since CUDA 12.4 have both.
     parameters: [Option<Parameter>; 2],
 }
 
@@ -93,24 +93,24 @@ impl Driver {
         }
     }
 
-    /// Does something while a context is current on this thread.
+    /// Calls `act` with a context current on this thread.
     pub(crate) fn within<T>(
         &self,
         context: u64,
         act: impl FnOnce() -> Result<T, String>,
     ) -> Result<T, String> {
-        // SAFETY: a context of the program that has not ended.
+        // SAFETY: a live context of the program.
         check(unsafe { (self.push)(context as Handle) }, "cannot use the context")?;
         let done = act();
         let mut popped = null_mut();
-        // SAFETY: what was pushed above.
+        // SAFETY: pops the context pushed above.
         check(unsafe { (self.pop)(&mut popped) }, "cannot leave the context")?;
         done
     }
 
     /// Waits for all work of the current context.
     pub(crate) fn synchronize(&self) -> Result<(), String> {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         check(unsafe { (self.synchronize)() }, "the program's work failed")
     }
 
@@ -123,16 +123,16 @@ impl Driver {
         Ok(value as u32)
     }
 
-    /// Architecture of the current device, as 90, and its multiprocessors.
+    /// Returns the current device's architecture, such as 90, and its SMs.
     pub(crate) fn describe(&self) -> Result<(u32, u32), String> {
         Ok((10 * self.number(MAJOR)? + self.number(MINOR)?, self.number(MULTIPROCESSORS)?))
     }
 
-    /// The vendor's name of the current device, and the driver's version.
+    /// Returns the current device's name, and the driver's version.
     pub(crate) fn card(&self) -> Result<(String, i32), String> {
         let (mut device, mut version, mut name) = (0, 0, [0 as c_char; 128]);
-        // SAFETY: the driver writes one number each, and a text that ends in zero into so many
-        // bytes.
+        // SAFETY: the driver writes one number each, and a zero-terminated text of at most this
+        // length.
         unsafe {
             check((self.device)(&mut device), "no device")?;
             check((self.version)(&mut version), "no version")?;
@@ -151,7 +151,7 @@ impl Driver {
         Ok(function as u64)
     }
 
-    /// Starts a kernel on a row of blocks.
+    /// Launches a kernel on a one-dimensional grid.
     ///
     /// # Safety
     /// The arguments are the kernel's.
@@ -177,11 +177,11 @@ impl Driver {
     }
 
     pub(crate) fn free(&self, address: u64) {
-        // SAFETY: taken by `allocate`, and given back once.
+        // SAFETY: allocated by `allocate`, and freed once.
         unsafe { (self.free)(address) };
     }
 
-    /// Host memory that the GPU reaches by itself.
+    /// Allocates host memory that the GPU can access.
     pub(crate) fn allocate_host(&self, bytes: usize) -> Result<usize, String> {
         let mut address = null_mut();
         // SAFETY: the driver writes one address.
@@ -190,7 +190,7 @@ impl Driver {
     }
 
     pub(crate) fn free_host(&self, address: usize) {
-        // SAFETY: taken by `allocate_host`, and given back once.
+        // SAFETY: allocated by `allocate_host`, and freed once.
         unsafe { (self.free_host)(address as Handle) };
     }
 
@@ -206,17 +206,17 @@ impl Driver {
         check(unsafe { (self.wait)(stream as Handle) }, "looking failed")
     }
 
-    /// Copies numbers to the device.
+    /// Copies numbers to the device in stream order.
     ///
     /// # Safety
-    /// The device's memory has room for them.
+    /// The device memory has room for them.
     pub(crate) unsafe fn send(&self, to: u64, from: &[u64], stream: u64) -> Result<(), String> {
         let bytes = size_of_val(from);
         // SAFETY: the caller's promise; memory of a Vec is staged before the call returns.
         check(unsafe { (self.to_device)(to, from.as_ptr().cast(), bytes, stream as Handle) }, "cannot copy")
     }
 
-    /// Copies bytes from the device, in the order of a stream.
+    /// Copies bytes from the device in stream order.
     ///
     /// # Safety
     /// Both addresses have `bytes` bytes, unchanged until the stream is synchronised.
@@ -231,7 +231,7 @@ impl Driver {
         check(unsafe { (self.to_host)(to as *mut c_void, from, bytes, stream as Handle) }, "cannot copy")
     }
 
-    /// Sets memory to zero.
+    /// Zeroes memory in stream order.
     ///
     /// # Safety
     /// The device memory has `bytes` bytes.
@@ -240,20 +240,20 @@ impl Driver {
         check(unsafe { (self.fill)(at, 0, bytes, stream as Handle) }, "cannot clear the counters")
     }
 
-    /// Returns whether a stream of the program is being captured into a graph.
+    /// Returns true if a stream of the program is being captured into a graph.
     pub(crate) fn is_capturing(&self, stream: Handle) -> bool {
         let mut status = 0;
         // SAFETY: a stream that the program has just used.
         unsafe { (self.capturing)(stream, &mut status) == 0 && status != 0 }
     }
 
-    /// Bytes of each argument of a kernel, which the program may know as a function or as a
-    /// library's kernel. None where the driver cannot say.
+    /// Returns the bytes of each argument of a kernel, given as `CUfunction` or `CUkernel`; `None`
+    /// if the driver cannot tell.
     pub(crate) fn argument_bytes(&self, kernel: Handle) -> Option<Vec<usize>> {
         self.parameters.iter().flatten().find_map(|parameter| {
             let bytes = |at: usize| {
                 let (mut offset, mut bytes) = (0, 0);
-                // SAFETY: the driver tells a kernel from what is none, and writes two numbers.
+                // SAFETY: the driver rejects handles that are no kernel, and writes two numbers.
                 (unsafe { parameter(kernel, at, &mut offset, &mut bytes) } == 0).then_some(bytes)
             };
             let all: Vec<usize> = (0..).map_while(bytes).collect();

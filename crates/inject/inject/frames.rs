@@ -1,23 +1,23 @@
-//! The frames of a backtrace, from its words.
+//! Parses the text of a backtrace into frames.
 
 use std::path::Path;
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub(crate) fn file_name(path: &str) -> String {
     Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// One frame of a backtrace in words.
+/// One frame of a backtrace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) address: usize,
     pub(crate) symbols: Vec<String>,
-    /// File and line of the innermost code that is not in CUDA's headers.
+    /// File and line of the innermost code outside CUDA's headers.
     pub(crate) place: Option<String>,
 }
 
 impl Frame {
-    /// Returns whether the frame is in CUDA's runtime, which may be linked statically.
+    /// Returns true if the frame is in CUDA's runtime, which may be linked statically.
     pub(crate) fn is_runtime(&self) -> bool {
         let of_runtime = |symbol: &String| {
             symbol.starts_with("cuda") || symbol.starts_with("__cuda") || symbol.contains("cudaMalloc")
@@ -26,9 +26,8 @@ impl Frame {
     }
 }
 
-/// Reads the words of a backtrace: a line `N: ADDRESS - SYMBOL` begins a frame, `at
-/// FILE:LINE:COLUMN` says where the symbol before it is, and another symbol has been inlined into
-/// the next.
+/// Parses the text of a backtrace: a line `N: ADDRESS - SYMBOL` begins a frame, `at
+/// FILE:LINE:COLUMN` locates the symbol before it, and a further symbol was inlined into the next.
 pub(crate) fn parse(text: &str) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -51,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Vec<Frame> {
     frames
 }
 
-/// The file's name and the line; the column says nothing in C.
+/// Returns the file's name and the line, without the column.
 fn file_and_line(at: &str) -> Option<String> {
     let name = file_name(at);
     let mut parts = name.splitn(3, ':');

@@ -1,5 +1,5 @@
-//! What codecs learn of an allocation. The library only takes samples: whoever runs the program
-//! trains the codecs on them (`src/teacher.rs`), so that training has one home.
+//! Training of codecs for an allocation. The library only takes samples; the command trains the
+//! codecs on them (`src/teacher.rs`), so that training is implemented once.
 
 use std::{
     fs::File,
@@ -10,13 +10,13 @@ use std::{
 
 use super::settings::Settings;
 
-/// Bytes of each run of a sample, and the most runs: as many as `Gpu::train` of buddy-cuda takes.
+/// Bytes of each run of a sample, and the most runs, as in `Gpu::train` of buddy-cuda.
 pub(crate) const RUN_BYTES: u64 = 1024;
 const RUNS: u64 = 64;
 const ENTRY_BYTES: u64 = 128;
-/// Allocations whose codecs are trained at a time.
+/// Allocations whose codecs are trained at the same time.
 pub(crate) const AT_ONCE: usize = 16;
-/// The slot of no allocation: what codecs are before they have learned.
+/// The pseudo-slot of untrained codecs.
 pub(crate) const UNTAUGHT: u64 = u64::MAX;
 
 /// Trained parameters of one codec: the window of `bf16`, or the block that its kernel reads.
@@ -26,19 +26,19 @@ pub(crate) struct Lesson {
     pub(crate) block: Vec<u64>,
 }
 
-/// Where the runs of a sample begin: evenly spaced, each at an entry.
+/// Returns the offsets of a sample's runs: evenly spaced, aligned to entries.
 pub(crate) fn places(bytes: u64) -> impl Iterator<Item = u64> {
     let room = bytes.saturating_sub(RUN_BYTES) / ENTRY_BYTES;
     let runs = RUNS.min(bytes / RUN_BYTES).max(1);
     (0..runs).map(move |run| room * run / (runs - 1).max(1) * ENTRY_BYTES)
 }
 
-/// Codecs that are being trained on a sample.
+/// A pending training request.
 pub(crate) struct Asked(UnixStream);
 
 impl Asked {
-    /// Has every codec that learns trained on a sample of a slot: sends slot, lengths, the
-    /// program's name and the sample.
+    /// Requests training of every trainable codec on a sample: sends slot, lengths, the program's
+    /// name and the sample.
     pub(crate) fn about(settings: &Settings, slot: u64, sample: &[u8]) -> Result<Self, String> {
         let asked = || {
             let mut teacher = connect(&settings.folder)?;
@@ -50,7 +50,8 @@ impl Asked {
         asked().map_err(nobody)
     }
 
-    /// Waits for what they learned: for each its window, and length and words of its block.
+    /// Waits for the trained parameters: for each codec its window, and length and words of its
+    /// block.
     pub(crate) fn answer(mut self, settings: &Settings) -> Result<Vec<Lesson>, String> {
         let learning = settings.learns.iter().filter(|learns| **learns);
         learning.map(|_| lesson(&mut self.0)).collect::<Result<_, _>>().map_err(nobody)
@@ -61,7 +62,8 @@ fn nobody(error: std::io::Error) -> String {
     format!("nobody trains the codecs that learn ({error})")
 }
 
-/// Through the folder's own handle, since the address of a socket may have but a hundred bytes.
+/// Connects through the folder's file descriptor, since a socket's path may have only about a
+/// hundred bytes.
 fn connect(folder: &Path) -> std::io::Result<UnixStream> {
     let folder = File::open(folder)?;
     UnixStream::connect(format!("/proc/self/fd/{}/teacher", folder.as_raw_fd()))

@@ -1,10 +1,10 @@
 //! The library that a watched process loads when CUDA starts (`CUDA_INJECTION64_PATH`).
 //!
-//! CUPTI calls it at the driver's calls. It keeps books of the program's device memory, and now and
-//! then has the size kernels look at all of it; what they count goes to a log that the command
-//! reads when the program has ended, however it ended. It uses the standard library alone, so that
-//! the build script compiles it with one call of the compiler. What goes wrong is said once, and
-//! the program runs on.
+//! CUPTI calls it at the driver's calls. It maintains a table of the program's device memory, and
+//! takes snapshots in which the size kernels survey all of it. The counts go to a log, which the
+//! command reads after the program has ended in any way. It uses the standard library alone, so
+//! that the build script compiles it with one compiler call. Errors are reported once, and the
+//! program continues.
 
 mod accesses;
 mod book;
@@ -55,7 +55,7 @@ unsafe extern "C" {
     fn atexit(act: extern "C" fn()) -> c_int;
 }
 
-/// CUDA calls this when a process begins to use it.
+/// CUDA calls this when a process starts to use it.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
     if WATCHER.get().is_none() {
@@ -68,7 +68,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
     1
 }
 
-/// Says once why nothing is watched any more.
+/// Reports once why watching stopped.
 fn stop(why: &str) {
     ON.store(false, Ordering::Relaxed);
     eprintln!("buddy watch: {why}; the program runs on unwatched");
@@ -100,7 +100,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Does something with the watcher unless this thread is in it already.
+/// Calls `act` with the watcher, unless this thread is inside already.
 fn inside(act: impl FnOnce(&Watcher) -> Result<(), String>) {
     let Some(watcher) = WATCHER.get() else { return };
     if !ON.load(Ordering::Relaxed) || INSIDE.replace(true) {
@@ -118,14 +118,14 @@ fn inside(act: impl FnOnce(&Watcher) -> Result<(), String>) {
 /// The CUPTI callback.
 extern "C" fn on_call(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     if domain == cupti::RESOURCE {
-        // SAFETY: the data of the resource domain, valid during the call.
+        // SAFETY: data of the resource domain, valid during the callback.
         let context = unsafe { (*data.cast::<ResourceData>()).context } as u64;
         return inside(|watcher| watcher.context_ends(context));
     }
     let Some(call) = CALLS.get().and_then(|calls| *calls.get(id as usize)?) else { return };
-    // SAFETY: the data of the driver's domain, valid during the call.
+    // SAFETY: data of the driver domain, valid during the callback.
     let data = unsafe { &*data.cast::<CallData>() };
-    // SAFETY: the result is there at the exit.
+    // SAFETY: the result is valid at the exit.
     let succeeded = || unsafe { data.result.is_null() || *data.result == 0 };
     let entry = data.site == 0;
     if entry != call.at_entry() || (!entry && call != Call::EndCapture && !succeeded()) {
@@ -134,7 +134,7 @@ extern "C" fn on_call(_: *mut c_void, domain: u32, id: u32, data: *const c_void)
     // SAFETY: the parameters of this call, valid during it.
     let parameters = unsafe { Parameters::new(data.parameters) };
     let context = data.context as u64;
-    // SAFETY: likewise; a name ends in zero.
+    // SAFETY: likewise; names end in zero.
     inside(|watcher| unsafe {
         match call {
             Call::Launch { .. } | Call::LaunchGraph => {
@@ -147,7 +147,7 @@ extern "C" fn on_call(_: *mut c_void, domain: u32, id: u32, data: *const c_void)
     });
 }
 
-/// A program calls this through `buddy_watch.h` when it wants to be looked at.
+/// Takes a snapshot; a program calls this through `buddy_watch.h`.
 ///
 /// # Safety
 /// The label is null or ends in zero.
@@ -158,15 +158,15 @@ pub unsafe extern "C" fn buddy_watch_look_now(label: *const c_char) {
     inside(|watcher| watcher.asked(label));
 }
 
-/// A program that keeps a pool leaves a function here that names the pool's pieces, by
-/// `buddy_watch_piece_is`, whenever it is called; null takes it back.
+/// Registers a function of a program with its own pool. Whenever it is called, it reports the
+/// pool's pieces through `buddy_watch_piece_is`. Null unregisters it.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddy_watch_pieces_from(tell: Option<Tell>) {
     PIECES.from(tell);
 }
 
-/// The function of [`buddy_watch_pieces_from`] calls this for every piece; without a name it is
-/// free.
+/// Reports a piece, called by the function of [`buddy_watch_pieces_from`]; a piece without a name
+/// is free.
 ///
 /// # Safety
 /// The name is null or ends in zero.

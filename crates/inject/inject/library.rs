@@ -1,12 +1,11 @@
-//! Shared libraries that are opened while the program runs; the injected library links none of
-//! them.
+//! Shared libraries opened while the program runs; the injected library links none of them.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     mem::transmute_copy,
 };
 
-/// A handle that only a library looks into.
+/// An opaque handle of a library.
 pub(crate) type Handle = *mut c_void;
 
 unsafe extern "C" {
@@ -16,23 +15,22 @@ unsafe extern "C" {
 
 const RTLD_NOW: c_int = 2;
 
-/// An open library. It stays open as long as the process lives.
+/// An open library, never closed.
 #[derive(Clone, Copy)]
 pub(crate) struct Library(Handle);
 
 impl Library {
-    /// Opens the first of these files that can be opened.
+    /// Opens the first available of these files.
     pub(crate) fn open<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         files.into_iter().find_map(|file| {
             let file = CString::new(file).ok()?;
-            // SAFETY: a name that ends in zero; these libraries' initialisers are what the program
-            // loads anyway.
+            // SAFETY: the name ends in zero; the program loads these libraries anyway.
             let handle = unsafe { dlopen(file.as_ptr(), RTLD_NOW) };
             (!handle.is_null()).then_some(Self(handle))
         })
     }
 
-    /// A function of the library.
+    /// Finds a function of the library.
     ///
     /// # Safety
     /// `F` must be the function's type.

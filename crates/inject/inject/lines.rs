@@ -1,14 +1,14 @@
 //! Log lines of a snapshot.
 //!
-//! A look writes a few numbers for each of thousands of blocks, so these are hexadecimal digits of
-//! one width: with decimal numbers of the standard library's `write!`, nine tenths of a look at a
-//! hundred megabytes was spent here.
+//! A snapshot has a few numbers for each of thousands of blocks, so these are hexadecimal digits of
+//! a fixed width: decimal numbers of the standard library's `write!` took nine tenths of the time
+//! of a snapshot of a hundred megabytes.
 
 use std::io::Write as _;
 
 use super::spans::{PAGE_CLASSES, Part, Table};
 
-/// Numbers that a kernel finds of a span: six classes and the bytes of the paper's eight sizes.
+/// Sums of a span: six classes and the bytes by the paper's eight sizes.
 pub(crate) const SUMS: usize = 7;
 const ENTRIES_PER_PAGE: u64 = 64;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -23,10 +23,9 @@ const PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// What was seen of one allocation: for each codec a line `sizes SLOT BASE CODEC CLASSES... BYTES`
-/// and a line `blocks SLOT CODEC PAGES BLOCK...`, and a line `rows SLOT DIGITS...`. A block is its
-/// six counts, each of as many hexadecimal digits; equal ones that follow each other are one, with
-/// `TIMES*` before it.
+/// Writes one allocation: for each codec a line `sizes SLOT BASE CODEC CLASSES... BYTES` and a line
+/// `blocks SLOT CODEC PAGES BLOCK...`, and a line `rows SLOT DIGITS...`. A block is its six counts
+/// in hexadecimal digits of equal width; equal successive blocks are written once, after `TIMES*`.
 pub(crate) fn write_part(log: &mut Vec<u8>, table: &Table, part: &Part, sums: &[u64], classes: &[u8]) {
     let codecs = sums.len() / (SUMS * table.spans.max(1));
     for codec in 0..codecs {
@@ -55,7 +54,7 @@ fn totals(blocks: &[u64]) -> [u64; SUMS] {
     totals
 }
 
-/// `width` is even: two digits for each byte.
+/// Writes blocks with an even number of digits per count, two per byte.
 fn write_blocks(log: &mut Vec<u8>, blocks: &[u64], width: usize) {
     let mut blocks = blocks.as_chunks::<SUMS>().0.iter().map(|block| &block[..SUMS - 1]).peekable();
     let mut digits = [b' '; 1 + 16 * (SUMS - 1)];

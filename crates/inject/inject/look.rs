@@ -1,4 +1,4 @@
-//! A look at the memory of one context: the size kernels run over it in place, and counts come
+//! A snapshot of one context: the size kernels survey its memory in place, and the counts are read
 //! back.
 
 use std::{collections::HashMap, ffi::c_void, fs, path::Path, slice};
@@ -11,12 +11,12 @@ use crate::{
     spans::{ASKED, PAGE_CLASSES, Part, Table},
 };
 
-/// Words of eight bytes to which the block of a codec is aligned.
+/// Alignment of a codec's block, in 64-bit words.
 const BLOCK_WORDS: usize = 32;
 
 /// Per-context state of the library.
 struct Eye {
-    /// One kernel for each group of codecs.
+    /// One kernel per group of codecs.
     kernels: Vec<u64>,
     multiprocessors: u32,
     stream: u64,
@@ -30,8 +30,7 @@ struct Eye {
     taught: HashMap<u64, Vec<[u64; 2]>>,
 }
 
-/// The contexts that were looked at, and what each codec that learns learned of allocations, by
-/// slot.
+/// State by context, and trained parameters by slot.
 #[derive(Default)]
 pub(crate) struct Eyes {
     contexts: HashMap<u64, Eye>,
@@ -39,13 +38,13 @@ pub(crate) struct Eyes {
 }
 
 impl Eyes {
-    /// Forgets a context that ends; what was taken from it ends with it.
+    /// Drops the state of a context that ends; the driver frees its memory.
     pub(crate) fn forget(&mut self, context: u64) {
         self.contexts.remove(&context);
     }
 
-    /// Looks at allocations of the current context, whose work is done, and writes what was seen in
-    /// the log's words.
+    /// Surveys allocations of the current context, whose work is complete, and writes the result in
+    /// the log's format.
     pub(crate) fn look(
         &mut self,
         driver: &Driver,
@@ -80,7 +79,7 @@ impl Eyes {
         let Some(eye) = self.contexts.get(&context) else { return Ok(()) };
         for (name, base, bytes) in allocations {
             let mut copy = vec![0u8; *bytes as usize];
-            // SAFETY: the allocation lives, and has so many bytes.
+            // SAFETY: the allocation is live, and has this length.
             unsafe { driver.copy_out(copy.as_mut_ptr() as usize, *base, copy.len(), eye.stream) }?;
             driver.wait(eye.stream)?;
             let file = folder.join(name);
@@ -133,16 +132,15 @@ impl Eye {
             self.staged = most;
         }
         for (index, &from) in from.iter().enumerate() {
-            // SAFETY: the caller's promise; the staging memory has room for all.
+            // SAFETY: the caller's promise; the staging memory has room for everything.
             unsafe { driver.copy_out(self.staging + index * bytes, from, bytes, self.stream) }?;
         }
         driver.wait(self.stream)?;
-        // SAFETY: so many bytes were just copied there, and nobody writes while they are borrowed.
+        // SAFETY: these bytes were just copied, and nothing writes while they are borrowed.
         Ok(unsafe { slice::from_raw_parts(self.staging as *const u8, all) })
     }
 
-    /// Has codecs learn of allocations that are new: what they learned is kept once a sample had
-    /// something but zeros.
+    /// Trains codecs on new allocations. Parameters are kept once a sample was not all zeros.
     fn learn(
         &mut self,
         driver: &Driver,
@@ -158,7 +156,7 @@ impl Eye {
             let mut asked = Vec::new();
             for part in some {
                 let places: Vec<u64> = places(part.bytes).map(|at| part.base + at).collect();
-                // SAFETY: the places lie in an allocation that lives.
+                // SAFETY: the places are inside a live allocation.
                 let sample = unsafe { self.fetch(driver, &places, part.bytes.min(RUN_BYTES) as usize) }?;
                 if sample.iter().any(|byte| *byte != 0) {
                     asked.push((part.slot as u64, Asked::about(settings, part.slot as u64, sample)?));
@@ -178,7 +176,7 @@ impl Eye {
         Ok(())
     }
 
-    /// Puts what codecs learned into memory of the device. Returns window and address for each.
+    /// Copies trained parameters to device memory. Returns window and address for each codec.
     fn teach(&self, driver: &Driver, lessons: &[Lesson]) -> Result<Vec<[u64; 2]>, String> {
         let (mut words, mut starts) = (Vec::new(), Vec::new());
         for lesson in lessons {
@@ -189,15 +187,15 @@ impl Eye {
         let mut at = 0;
         if !words.is_empty() {
             at = driver.allocate(8 * words.len())?;
-            // SAFETY: so much was just taken.
+            // SAFETY: the memory of this size was just allocated.
             unsafe { driver.send(at, &words, self.stream) }?;
         }
         let place = |(lesson, start): (&Lesson, u64)| [lesson.window, at + start];
         Ok(lessons.iter().zip(starts).map(place).collect())
     }
 
-    /// The sums of every span for each codec, and the classes of the picture's pages with the
-    /// first.
+    /// Returns the sums of every span and codec, and the classes of the picture's pages with the
+    /// first codec.
     fn count(
         &mut self,
         driver: &Driver,
@@ -226,15 +224,15 @@ impl Eye {
             let to = sums_at + (span_sums_bytes * group.start) as u64;
             self.launch(driver, settings, kernel, (at, table.spans as u32, table.tiles, asked, to))?;
         }
-        // SAFETY: as above; sums and classes lie one after the other.
+        // SAFETY: as above; sums and classes are adjacent.
         let found = unsafe { self.fetch(driver, &[sums_at], found_bytes) }?;
         let (sums, classes) = found.split_at(sums_bytes);
-        // SAFETY: any bytes are numbers, and the staging memory begins at a page.
+        // SAFETY: any bytes are valid numbers, and the staging memory is page-aligned.
         let sums = unsafe { slice::from_raw_parts(sums.as_ptr().cast(), sums_bytes / 8) };
         Ok((sums, classes))
     }
 
-    /// Window and block of a codec for a slot; zeros if it does not learn.
+    /// Returns window and block of a codec for a slot; zeros if it is not trainable.
     fn lesson(&self, settings: &Settings, slot: usize, codec: usize) -> [u64; 2] {
         if !settings.learns[codec] {
             return [0; 2];
@@ -260,8 +258,8 @@ impl Eye {
             (&raw mut asked).cast(),
             (&raw mut to).cast(),
         ];
-        // SAFETY: the arguments of `buddy_survey`: its table, spans, tiles, what is asked, and
-        // where the sums go.
+        // SAFETY: the arguments of `buddy_survey`: table, spans, tiles, requests, and the address
+        // of the sums.
         unsafe { driver.launch(kernel, (blocks, settings.warps * 32), self.stream, &mut arguments) }
     }
 }

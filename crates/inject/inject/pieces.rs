@@ -1,8 +1,7 @@
-//! Pieces of memory that the program names itself, because it takes them from a pool that CUDA
-//! knows as one allocation.
+//! Pieces of a pool that the program manages itself and CUDA knows as one allocation.
 //!
-//! The program leaves a function here (`buddy_watch.h`); it is called before a look, with no lock
-//! held, since it may wait for locks of the program, and calls back for every piece.
+//! The program registers a function (`buddy_watch.h`). It is called before a snapshot, with no lock
+//! held, since it may wait for the program's locks, and calls back for every piece.
 
 use std::{
     ffi::{CStr, c_char},
@@ -13,10 +12,10 @@ use std::{
     },
 };
 
-/// A function of the program that names all pieces.
+/// The program's function that reports all pieces.
 pub(crate) type Tell = extern "C" fn();
 
-/// Address, bytes, and the name unless it is free.
+/// Address, bytes, and the name; `None` for a free piece.
 pub(crate) type Named = (u64, u64, Option<String>);
 
 /// Pool pieces reported by the program.
@@ -31,12 +30,12 @@ impl Pieces {
         Self { tell: Mutex::new(None), asking: AtomicBool::new(false), named: Mutex::new(Vec::new()) }
     }
 
-    /// Whom to ask from now on.
+    /// Registers the function, or unregisters it.
     pub(crate) fn from(&self, tell: Option<Tell>) {
         *self.tell.lock().unwrap_or_else(PoisonError::into_inner) = tell;
     }
 
-    /// Takes a piece while the program is being asked.
+    /// Records a piece while the program reports them.
     ///
     /// # Safety
     /// The name is null or ends in zero.
@@ -49,8 +48,8 @@ impl Pieces {
         }
     }
 
-    /// All pieces as the program names them now; nothing if nobody is to be asked. None while
-    /// another thread asks.
+    /// Returns all current pieces; empty without a registered function, `None` while another thread
+    /// asks.
     pub(crate) fn ask(&self) -> Option<Vec<Named>> {
         let tell = *self.tell.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tell) = tell else { return Some(Vec::new()) };

@@ -1,4 +1,4 @@
-//! Settings from the command: a file in the folder that the environment names.
+//! Settings from the command: a file in the folder that the environment variable names.
 
 use std::{
     env,
@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-/// The environment's name for the folder.
+/// The environment variable of the folder.
 const FOLDER: &str = "BUDDY_WATCH";
 /// Environment variables in which launchers pass the rank.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
@@ -16,11 +16,11 @@ const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLUR
 /// When snapshots are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum When {
-    /// By launches: of all kernels, or of those whose name holds a text.
+    /// By launches: of all kernels, or of those whose name contains a text.
     Launches { kernel: String },
     /// By milliseconds, at the next launch.
     Time,
-    /// When the program asks.
+    /// On request of the program.
     Asked,
 }
 
@@ -30,16 +30,16 @@ pub(crate) struct Settings {
     pub(crate) folder: PathBuf,
     /// Base name of the program's files: the process id, and a count after an exec.
     pub(crate) name: String,
-    /// Where CUPTI may be, the likeliest first.
+    /// Possible files of CUPTI, the likeliest first.
     pub(crate) cupti: Vec<String>,
     /// Names of the codecs.
     pub(crate) codecs: Vec<String>,
-    /// Codecs that one kernel counts sizes with, all in turn: the kernel of the first ones is
+    /// Groups of codecs whose sizes one kernel counts; the kernel of the first group is
     /// `sm_90-0.cubin`.
     pub(crate) groups: Vec<Range<usize>>,
-    /// Codecs that are trained.
+    /// True for codecs that are trained.
     pub(crate) learns: Vec<bool>,
-    /// Warps of a block of the kernels, and blocks that a multiprocessor holds.
+    /// Warps per CTA of the kernels, and CTAs per SM.
     pub(crate) warps: u32,
     pub(crate) blocks: u32,
     pub(crate) when: When,
@@ -64,17 +64,17 @@ impl Settings {
         Self::parse(folder, &text)
     }
 
-    /// Where a look of a program is written.
+    /// Returns the file of a snapshot.
     pub(crate) fn look_file(&self, look: u64) -> PathBuf {
         self.folder.join(format!("{}.{look}.look", self.name))
     }
 
-    /// Where the bytes of a look go, if they are wanted.
+    /// Returns the folder for the bytes of a snapshot, if requested.
     pub(crate) fn dump_folder(&self, look: u64) -> Option<PathBuf> {
         Some(self.dump.as_ref()?.join(&self.name).join(format!("snapshot-{look}")))
     }
 
-    /// Begins the log of this program, and so finds its name.
+    /// Creates the log of this process, and so chooses its name.
     pub(crate) fn begin_log(&mut self, pid: u32) -> Result<File, String> {
         self.name = pid.to_string();
         for program in 2.. {
@@ -132,7 +132,7 @@ impl Settings {
     }
 }
 
-/// The number of this process among its fellows, where a launcher says it.
+/// Returns the process's rank, if a launcher sets one.
 pub(crate) fn rank() -> Option<String> {
     RANKS.iter().find_map(|name| env::var(name).ok()).filter(|rank| rank.parse::<u32>().is_ok())
 }

@@ -1,5 +1,4 @@
-//! Where the program allocates: file and line where its symbols are there, else the module and an
-//! offset.
+//! Call sites of allocations: file and line where symbols are available, else module and offset.
 
 use std::{
     backtrace::Backtrace,
@@ -9,7 +8,7 @@ use std::{
 
 use crate::frames::{Frame, file_name, parse};
 
-/// Frames that tell call sites apart.
+/// Frames that distinguish call sites.
 const DEPTH: usize = 32;
 /// Modules whose frames are never the program's own.
 const VENDOR: [&str; 5] = ["libcuda.so", "libcudart.so", "libcupti", "libnvidia-", "libbuddy_watch"];
@@ -31,7 +30,7 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, info: *mut DlInfo) -> c_int;
 }
 
-/// Call sites by the frames that lead to them.
+/// Call sites by their frames.
 #[derive(Default)]
 pub(crate) struct Sites {
     known: HashMap<Vec<usize>, u32>,
@@ -39,7 +38,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// The number of the call site that this thread is at, and its name if it is a new one.
+    /// Returns the index of this thread's call site, and its name if it is new.
     pub(crate) fn here(&mut self) -> (u32, Option<String>) {
         let frames = frames();
         if let Some(&site) = self.known.get(&frames) {
@@ -50,8 +49,8 @@ impl Sites {
         (site, new)
     }
 
-    /// The number of the site of this name, and the name if it is a new one. Two ways to one line
-    /// are one site.
+    /// Returns the index of the site of this name, and the name if it is new. Different paths to
+    /// the same line are one site.
     pub(crate) fn named(&mut self, name: String) -> (u32, Option<String>) {
         if let Some(&site) = self.names.get(&name) {
             return (site, None);
@@ -62,10 +61,10 @@ impl Sites {
     }
 }
 
-/// The return addresses of this thread, innermost first.
+/// Returns this thread's return addresses, innermost first.
 fn frames() -> Vec<usize> {
     extern "C" fn step(context: *mut c_void, list: *mut c_void) -> c_int {
-        // SAFETY: the list that `frames` gave.
+        // SAFETY: the list that `frames` passed.
         let list = unsafe { &mut *list.cast::<Vec<usize>>() };
         // SAFETY: the unwinder's own context.
         list.push(unsafe { _Unwind_GetIP(context) });
@@ -77,7 +76,7 @@ fn frames() -> Vec<usize> {
     list
 }
 
-/// The file of the module that holds an address, and where it is loaded.
+/// Returns the file of the module that holds an address, and its load address.
 fn module(address: usize) -> Option<(String, usize)> {
     let null: *mut c_void = std::ptr::null_mut();
     let mut info = DlInfo { file: null.cast(), base: null, symbol: null.cast(), address: null };
@@ -85,14 +84,14 @@ fn module(address: usize) -> Option<(String, usize)> {
     if unsafe { dladdr(address as *const c_void, &mut info) } == 0 || info.file.is_null() {
         return None;
     }
-    // SAFETY: a text that ends in zero.
+    // SAFETY: the text ends in zero.
     let file = unsafe { CStr::from_ptr(info.file) }.to_string_lossy().into_owned();
     Some((file, info.base as usize))
 }
 
-/// The name of the call site that this thread is at.
+/// Returns the name of this thread's call site.
 fn name() -> String {
-    // The full form names each frame's address.
+    // The alternate form includes each frame's address.
     let stack = parse(&format!("{:#}", Backtrace::force_capture()));
     let own = |frame: &&Frame| {
         let module = module(frame.address).map(|(file, _)| file_name(&file));
@@ -105,7 +104,7 @@ fn name() -> String {
     frame.place.clone().unwrap_or_else(|| offset(frame.address))
 }
 
-/// Module and offset of an address.
+/// Returns module and offset of an address.
 fn offset(address: usize) -> String {
     match module(address) {
         Some((file, base)) => format!("{}+{:#x}", file_name(&file), address.saturating_sub(base)),

@@ -1,7 +1,7 @@
-//! When to look: evenly spaced snapshots of a run whose length nobody knows.
+//! Snapshot schedule: evenly spaced snapshots of a run of unknown length.
 
-/// Snapshots that are too many: every second one is dropped then, and the distance doubles. So 10
-/// to 19 remain.
+/// At this number of snapshots every second one is dropped and the interval doubles, so that 10 to
+/// 19 remain.
 const TOO_MANY: u32 = 20;
 
 /// Snapshot schedule in ticks, which are launches or milliseconds.
@@ -14,20 +14,19 @@ pub(crate) struct Spacing {
 }
 
 impl Spacing {
-    /// Begins with this distance. If it is not `limited`, all snapshots are kept and the distance
-    /// stays.
+    /// Begins with this interval. Unless `limited`, all snapshots are kept and the interval stays.
     pub(crate) fn new(every: u64, limited: bool) -> Self {
         let every = every.max(1);
         Self { every, next: every, kept: 0, limited }
     }
 
-    /// The tick from which on a snapshot is due.
+    /// Returns the tick at which the next snapshot is due.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Counts a snapshot at this tick. Returns whether every second of those so far, the first and
-    /// third and so on, is to be dropped.
+    /// Records a snapshot at this tick. Returns true if every second one so far (first, third, ...)
+    /// is to be dropped.
     pub(crate) fn taken(&mut self, tick: u64) -> bool {
         self.kept += 1;
         let halve = self.limited && self.kept == TOO_MANY;

@@ -1,22 +1,22 @@
-//! How allocations are cut for the size kernels: blocks of pages, whose counts are all that targets
-//! need, and a few single pages for pictures. A block is a power of two of 8 KiB pages, at most 256
-//! to an allocation (`Blocks` of buddy-core, which may have more).
+//! Partition of allocations for the size kernels: blocks of pages, whose counts suffice for
+//! targets, and a few single pages for pictures. A block is a power of two of 8 KiB pages; an
+//! allocation has at most 256 (`Blocks` of buddy-core allows more).
 
 use std::ops::Range;
 
 const PAGE_BYTES: u64 = 8192;
 const ENTRY_BYTES: u64 = 128;
-/// Bytes that a warp takes at a time.
+/// Bytes that a warp processes at a time.
 const TILE_BYTES: u64 = 32 * ENTRY_BYTES;
 const MOST_BLOCKS: u64 = 256;
-/// Pages of all allocations together that a picture shows, about.
+/// Approximate pages in the picture of all allocations together.
 const PICTURE_PAGES: u64 = 64;
-/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among what codecs
-/// are asked.
+/// Numbers per span in the kernel's table: address, bytes, first tile, and its row of codec
+/// parameters.
 pub(crate) const FIELDS: usize = 4;
-/// Numbers of what a codec is asked: where classes go, window, and what it learned.
+/// Numbers per codec in a row: address of the classes, window, and address of the parameters.
 pub(crate) const ASKED: usize = 3;
-/// Bytes of the classes of a page.
+/// Bytes of a page's classes.
 pub(crate) const PAGE_CLASSES: u64 = 64;
 
 /// An allocation in the table.
@@ -25,31 +25,31 @@ pub(crate) struct Part {
     pub(crate) slot: usize,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// Pages of each block.
+    /// Pages per block.
     pub(crate) pages: u64,
-    /// Its blocks in the table.
+    /// Index of its first block in the table.
     pub(crate) first: usize,
     pub(crate) blocks: usize,
-    /// Its pages in the picture, and how many.
+    /// Index of its first page in the picture, and the number of pages.
     pub(crate) row: usize,
     pub(crate) rows: usize,
 }
 
-/// The kernel's table: all blocks first, then the pages of the picture.
+/// The kernel's table: all blocks, then the pages of the picture.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) parts: Vec<Part>,
     pub(crate) numbers: Vec<u64>,
     /// Spans that are blocks.
     pub(crate) blocks: usize,
-    /// Spans in all, and their tiles.
+    /// Number of spans, and of their tiles.
     pub(crate) spans: usize,
     pub(crate) tiles: u64,
     pub(crate) picture_pages: usize,
 }
 
 impl Table {
-    /// A table of these allocations: slot, address and bytes.
+    /// Creates a table of allocations: slot, address and bytes.
     pub(crate) fn new(allocations: &[(usize, u64, u64)]) -> Self {
         let mut table = Self::default();
         let all: u64 = allocations.iter().map(|(_, _, bytes)| bytes).sum();
@@ -87,14 +87,13 @@ impl Table {
         self.spans += 1;
     }
 
-    /// Rows of what codecs are asked: of each allocation, then of each page of the picture.
+    /// Returns the rows of codec parameters: one per allocation, then one per page of the picture.
     pub(crate) fn rows(&self) -> usize {
         self.parts.len() + self.picture_pages
     }
 
-    /// What some codecs are asked, row by row: `lesson` has the window and the block that a codec
-    /// learned of a slot. Of the picture's pages the classes are wanted, with the first codec of
-    /// all.
+    /// Returns the parameters of some codecs, row by row; `lesson` has the window and block of a
+    /// codec for a slot. The picture's pages request classes from the first codec only.
     pub(crate) fn asked(
         &self,
         codecs: Range<usize>,
@@ -115,7 +114,7 @@ impl Table {
         numbers
     }
 
-    /// Entries of one page of the picture.
+    /// Returns the entries of a page of the picture.
     pub(crate) fn entries_of_row(&self, row: usize) -> usize {
         let bytes = self.numbers.get((self.blocks + row) * FIELDS + 1).copied().unwrap_or(0);
         bytes.div_ceil(ENTRY_BYTES) as usize

@@ -30,13 +30,13 @@ pub(crate) struct Watcher {
     settings: Settings,
     driver: Driver,
     began: Instant,
-    /// The process that was started; a fork of it has no GPU and writes nothing.
+    /// The watched process; a fork of it has no GPU and writes nothing.
     pid: u32,
     launches: AtomicU64,
-    /// Launches that count for the spacing, and from which on a snapshot is due.
+    /// Launches that count for the schedule, and the launch at which a snapshot is due.
     ticks: AtomicU64,
     next: AtomicU64,
-    /// True while a thread takes a snapshot; launches of others wait for it.
+    /// True while a thread takes a snapshot; other threads' launches wait for it.
     looking: AtomicBool,
     state: Mutex<State>,
 }
@@ -49,9 +49,9 @@ struct State {
     eyes: Eyes,
     accesses: Accesses,
     unfollowed: u64,
-    /// True if the program names pieces of its memory.
+    /// True if the program reports pieces of its memory.
     cuts: bool,
-    /// Snapshots in the log, and those that are kept.
+    /// Snapshots in the log, and those kept.
     looks: u64,
     kept: Vec<u64>,
     described: bool,
@@ -104,7 +104,7 @@ impl Watcher {
         }
     }
 
-    /// Writes the last lines, when the process ends by itself.
+    /// Writes the last lines when the process exits normally.
     pub(crate) fn end(&self) {
         if std::process::id() != self.pid {
             return;
@@ -121,7 +121,7 @@ impl Watcher {
         ));
     }
 
-    /// The line `totals LAUNCHES ALLOCATIONS SHORT SHORT-BYTES PEAK-BYTES`.
+    /// Returns the line `totals LAUNCHES ALLOCATIONS SHORT SHORT-BYTES PEAK-BYTES`.
     fn totals(&self, state: &State) -> String {
         let counts = state.book.counts();
         let launches = self.launches.load(Ordering::Relaxed);
@@ -136,10 +136,10 @@ impl Watcher {
         Ok(())
     }
 
-    /// An allocating, freeing, mapping or capturing call.
+    /// Handles a call that allocates, frees, maps or captures.
     ///
     /// # Safety
-    /// These are the parameters of the call.
+    /// The parameters of the call.
     pub(crate) unsafe fn called(
         &self,
         call: Call,
@@ -155,7 +155,7 @@ impl Watcher {
             // SAFETY: the caller's promise.
             return unsafe { self.apply(&mut state, call, parameters, context) };
         };
-        // What a captured stream allocates or frees is only done when its graph is launched.
+        // A captured stream's allocations happen when its graph is launched.
         let of_graph = state.book.is_capturing()
             // SAFETY: likewise.
             && stream.is_some_and(|at| unsafe { self.driver.is_capturing(parameters.stream(at)) });
@@ -191,10 +191,10 @@ impl Watcher {
         Ok(())
     }
 
-    /// A launch of a kernel or a graph that has just been made.
+    /// Handles a launch of a kernel or a graph that was just made.
     ///
     /// # Safety
-    /// These are the parameters of the call.
+    /// The parameters of the call.
     pub(crate) unsafe fn launched(
         &self,
         call: Call,
@@ -212,7 +212,7 @@ impl Watcher {
                     // SAFETY: the caller's promise.
                     unsafe { accesses.count(&self.driver, book, parameters, (kernel, arguments, packed)) };
                 }
-                // Nobody says what the kernels of a graph are given.
+                // The arguments of a graph's kernels are unknown.
                 _ => accesses.unknown += 1,
             }
         }
@@ -247,7 +247,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The program wants to be looked at now.
+    /// Takes a snapshot on request of the program.
     pub(crate) fn asked(&self, label: &CStr) -> Result<(), String> {
         if self.settings.when != When::Asked {
             return Ok(());
@@ -260,7 +260,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Looks at all that lives, context by context. Returns whether there was anything.
+    /// Surveys all live memory, context by context. Returns false if there is none.
     fn look(&self, state: &mut State, pieces: Vec<Named>, label: &str) -> Result<bool, String> {
         state.cut(pieces, self.settings.events);
         let mut contexts: BTreeMap<u64, Vec<(usize, u64, u64)>> = BTreeMap::new();
@@ -271,7 +271,7 @@ impl Watcher {
             return Ok(false);
         }
         self.looking.store(true, Ordering::Release);
-        // What the program would have waited for anyway is not counted.
+        // Time that the program would have waited anyway is not counted.
         let settled = contexts
             .keys()
             .try_for_each(|&context| self.driver.within(context, || self.driver.synchronize()));
@@ -294,7 +294,7 @@ impl Watcher {
         self.looking.store(false, Ordering::Release);
         seen?;
         state.apply(&Event::Looked, self.settings.events);
-        // A file of its own, so that whoever reads the log need not read what is dropped.
+        // A separate file, so that readers of the log skip dropped snapshots.
         let _ = fs::write(self.settings.look_file(state.looks), seen_text);
         state.write(format!("{head}{}done {}\n", self.totals(state), began.elapsed().as_nanos()));
         state.kept.push(state.looks);
@@ -302,7 +302,7 @@ impl Watcher {
         Ok(true)
     }
 
-    /// Writes the bytes of allocations to files, if they are wanted.
+    /// Writes the bytes of allocations to files, if requested.
     fn dump(&self, state: &State, context: u64, allocations: &[(usize, u64, u64)]) -> Result<(), String> {
         let Some(folder) = self.settings.dump_folder(state.looks) else { return Ok(()) };
         fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
@@ -314,11 +314,11 @@ impl Watcher {
 
 impl State {
     fn write(&mut self, text: impl AsRef<[u8]>) {
-        // The log is kept as far as it goes: a full disk is no reason to stop the program.
+        // Errors are ignored: a full disk must not stop the program.
         let _ = self.log.write_all(text.as_ref());
     }
 
-    /// The call site that this thread is at, written to the log when it is new.
+    /// Returns this thread's call site; writes new ones to the log.
     fn site(&mut self) -> u32 {
         let found = self.sites.here();
         self.introduce(found)
@@ -343,7 +343,7 @@ impl State {
         }
     }
 
-    /// The program's pools as it describes them now.
+    /// Applies the program's current pool pieces.
     fn cut(&mut self, pieces: Vec<Named>, written: bool) {
         if pieces.is_empty() && !self.cuts {
             return;
@@ -371,7 +371,7 @@ impl State {
     }
 }
 
-/// The log's first lines: who is watched, with which codecs.
+/// Returns the log's first lines: the process and the codecs.
 fn header(settings: &Settings, pid: u32) -> String {
     let one_line = |text: String| text.replace(['\n', '\r'], " ");
     let mut text = format!("buddy-watch 2\npid {pid}\n");

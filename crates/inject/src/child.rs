@@ -1,4 +1,4 @@
-//! A program whose input, output, signals and exit are its own.
+//! Runs a program with its own input, output, signals and exit code.
 
 use std::{
     process::{Command, ExitStatus},
@@ -17,10 +17,10 @@ use signal_hook::{
 
 use crate::Error;
 
-/// Runs a program to its end, and hands it the signals that come meanwhile.
+/// Runs a program to its end, and forwards signals to it.
 pub(crate) fn run(program: &mut Command) -> Result<ExitStatus, Error> {
     let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
-    // Before the program starts, so that none is missed.
+    // Registered before the program starts, so that no signal is missed.
     let mut signals = SignalsInfo::<WithOrigin>::new(signals).map_err(Error::file("signals"))?;
     let name = program.get_program().to_string_lossy().into_owned();
     let mut child = program.spawn().map_err(|cause| Error::Start { program: name, cause })?;
@@ -32,7 +32,7 @@ pub(crate) fn run(program: &mut Command) -> Result<ExitStatus, Error> {
     status
 }
 
-/// Hands a signal on. One that the terminal sent has reached the program already.
+/// Forwards a signal. A signal from the terminal has already reached the program.
 fn forward(pid: Pid, origin: &Origin) {
     if matches!(origin.cause, Cause::Sent(_))
         && let Some(signal) = Signal::from_named_raw(origin.signal)

@@ -1,4 +1,4 @@
-//! Full snapshots: the files that the library wrote become a run's directory.
+//! Full snapshots: turns the library's files into a run directory.
 
 use std::{fs, path::Path};
 
@@ -6,9 +6,9 @@ use buddy_record::{RunInfo, SnapshotInfo};
 
 use crate::{Error, Watched};
 
-/// Brings the dumps of one process, `from/snapshot-N/SLOT`, into the form of a run in `to`. A run
-/// has every allocation in every snapshot, so those that do not live throughout go to the folder
-/// `sometimes` in it. Returns how many these are.
+/// Converts the dumps of one process, `from/snapshot-N/SLOT`, into a run in `to`. A run has every
+/// allocation in every snapshot; allocations that are not live throughout go to the subfolder
+/// `sometimes`. Returns their number.
 ///
 /// # Errors
 /// [`Error::File`] if a file cannot be moved or written.

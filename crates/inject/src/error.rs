@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-/// Why a program could not be watched, or its log not be read. Each message is one line.
+/// An error of watching a program, or of its log. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be started.
     #[error("cannot run {program}: {cause}")]
     Start {
-        /// The program, as it was named.
+        /// The program as given.
         program: String,
         /// The operating system's error.
         cause: std::io::Error,
     },
-    /// A file of ours that cannot be written, read or moved.
+    /// An own file that cannot be written, read or moved.
     #[error("{path}: {cause}")]
     File {
         /// The file.
@@ -21,10 +21,10 @@ pub enum Error {
         /// The operating system's error.
         cause: std::io::Error,
     },
-    /// A log that is not one of this version.
+    /// A log line that this version does not write.
     #[error("line {line} of the log is not what this version writes: {text:?}")]
     Log {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: usize,
         /// The line.
         text: String,

@@ -1,9 +1,9 @@
-//! The memory of any CUDA program, watched while it runs.
+//! Measures the memory of any CUDA program while it runs.
 //!
 //! A library that the program loads when CUDA starts ([`INJECTED`]) follows its allocations through
-//! NVIDIA's CUPTI and has the size kernels look at them in place. It writes a log; [`watch`] runs
-//! the program and reads the log of each of its processes ([`Watched`]), whose
-//! [`record`](Watched::record) is that of a run. `docs/guide/hpc-programs.md` is the guide.
+//! NVIDIA's CUPTI, and surveys them in place with the size kernels. It writes a log; [`watch`] runs
+//! the program and reads the log of each of its processes ([`Watched`]), from which
+//! [`record`](Watched::record) makes a run record. `docs/guide/hpc-programs.md` is the guide.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The log of a watched process, as the injected library writes it: a line for each thing, in the
-//! order of time.
+//! The log of a watched process, as the injected library writes it: one line per event, in order of
+//! time.
 //!
-//! A program that crashes leaves a log that ends anywhere; a look counts when its last line,
-//! `done`, is there.
+//! The log of a crashed program ends anywhere; a snapshot counts if its last line, `done`, is
+//! present.
 
 use std::{collections::BTreeMap, str::SplitWhitespace};
 
@@ -13,9 +13,9 @@ use crate::{Error, Learned, Look};
 pub struct Watched {
     /// Base name of its files: the process id, and a count after an exec.
     pub name: String,
-    /// The system's number of the process.
+    /// Process id.
     pub pid: u32,
-    /// Its number among its fellows, where a launcher gave it one.
+    /// Rank, if a launcher set one.
     pub rank: Option<u32>,
     /// The program and its arguments.
     pub arguments: Vec<String>,
@@ -27,17 +27,17 @@ pub struct Watched {
     pub codecs: Vec<String>,
     /// Call sites.
     pub sites: Vec<String>,
-    /// Allocations as they are named.
+    /// Allocations by slot.
     pub slots: Vec<Slot>,
     /// Trained codec parameters.
     pub learned: Learned,
-    /// The looks that were kept.
+    /// The snapshots that were kept.
     pub looks: Vec<Look>,
-    /// Looks that were taken, also those that were dropped, and what all of them cost.
+    /// Number of snapshots taken, dropped ones included.
     pub taken: u64,
-    /// Nanoseconds that they cost.
+    /// Their total time in nanoseconds.
     pub cost_nanoseconds: u64,
-    /// Entries that launches were given, by slot; none if they were not counted.
+    /// Entries that launches accessed, by slot; empty if not counted.
     pub accesses: BTreeMap<usize, u64>,
     /// Launches of graphs, and those whose arguments the driver could not describe.
     pub unknown: u64,
@@ -45,7 +45,7 @@ pub struct Watched {
     pub unfollowed: u64,
     /// Counts as of the last look, or the end.
     pub totals: Totals,
-    /// When the process ended by itself, from the start of CUDA.
+    /// Time of the normal exit, from the start of CUDA.
     pub ended: Option<u64>,
     /// The reason why watching stopped early.
     pub stopped: Option<String>,
@@ -61,7 +61,7 @@ pub struct Slot {
     /// Its length.
     pub bytes: u64,
     /// Allocation kind: plain, async, managed, pitched or mapped; or a piece that the program
-    /// named.
+    /// reported.
     pub how: String,
 }
 
@@ -72,11 +72,11 @@ pub struct Totals {
     pub launches: u64,
     /// Allocations.
     pub allocations: u64,
-    /// Those that were gone before a look saw them.
+    /// Allocations freed before a snapshot covered them.
     pub short: u64,
     /// Bytes of these.
     pub short_bytes: u64,
-    /// The most bytes that lived at a time.
+    /// The most live bytes at a time.
     pub peak_bytes: u64,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// A number, hexadecimal after `0x`.
+    /// Parses a number, hexadecimal after `0x`.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let word = self.word()?;
         word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
@@ -113,8 +113,8 @@ impl<'a> Words<'a> {
         Some(six)
     }
 
-    /// Blocks of six counts, each of as many hexadecimal digits, `TIMES*` before equal ones, to the
-    /// end of the line. Version 1 had six decimal words after every `TIMES*`.
+    /// Parses blocks up to the end of the line: six counts in hexadecimal digits of equal width,
+    /// `TIMES*` before equal ones. Version 1 had six decimal words after every `TIMES*`.
     pub(crate) fn blocks(&mut self) -> Option<Vec<[u64; 6]>> {
         let mut counts = Vec::new();
         while let Some(word) = self.word() {
@@ -127,10 +127,10 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Reads a log as far as it goes.
+/// Parses a log, which may be truncated.
 ///
 /// # Errors
-/// [`Error::Log`] for a line that is no line of this version, but for the last one.
+/// [`Error::Log`] for an invalid line, except the last one.
 pub fn parse(text: &str) -> Result<Watched, Error> {
     let mut reader = Reader::default();
     let mut lines = text.split_inclusive('\n').enumerate().peekable();
@@ -148,11 +148,11 @@ pub fn parse(text: &str) -> Result<Watched, Error> {
 #[derive(Default)]
 struct Reader {
     watched: Watched,
-    /// The look whose lines are being read.
+    /// The snapshot whose lines are being read.
     open: Option<Look>,
 }
 
-/// Six counts of as many digits each.
+/// Parses six counts of equal width.
 fn hexadecimal(digits: &str) -> Option<[u64; 6]> {
     let width = digits.len().is_multiple_of(6).then_some(digits.len() / 6)?;
     let mut six = [0; 6];
@@ -163,7 +163,7 @@ fn hexadecimal(digits: &str) -> Option<[u64; 6]> {
 }
 
 impl Reader {
-    /// Takes one line; none if it is not one.
+    /// Parses one line; returns `None` if it is invalid.
     fn line(&mut self, kind: &str, mut words: Words<'_>) -> Option<()> {
         let watched = &mut self.watched;
         match kind {
@@ -216,7 +216,7 @@ impl Reader {
         (index == slots.len() as u64 - 1).then_some(())
     }
 
-    /// Every second look so far is dropped, from the first on.
+    /// Drops every second snapshot so far, beginning with the first.
     fn halve(&mut self) {
         let mut index = 0;
         self.watched.looks.retain(|_| {

@@ -1,4 +1,4 @@
-//! Snapshots in a log: what was seen of each allocation.
+//! Snapshots in a log: the sizes of each allocation.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,39 +6,39 @@ use buddy_core::{Blocks, Histogram};
 
 use crate::log::Words;
 
-/// One look at the memory of a process.
+/// A snapshot of a process's memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Look {
-    /// Index among all looks of the process, from 0; some are dropped.
+    /// Index among all snapshots of the process, from 0; some are dropped.
     pub index: u64,
     /// Launches that the program had made.
     pub launches: u64,
-    /// When it was, from the start of CUDA.
+    /// Time since the start of CUDA.
     pub nanoseconds: u64,
-    /// Time that it took.
+    /// Duration.
     pub cost_nanoseconds: u64,
-    /// The kernel that had just been launched, or what the program called it.
+    /// The kernel just launched, or the program's label.
     pub label: String,
-    /// Allocations seen, by slot.
+    /// Allocations in it, by slot.
     pub seen: BTreeMap<usize, Seen>,
 }
 
-/// One allocation in one look.
+/// An allocation in a snapshot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// Where it lay.
+    /// Address.
     pub base: u64,
-    /// Its entries by class, for each codec.
+    /// Entries by class, for each codec.
     pub histograms: Vec<Histogram>,
-    /// The same block by block.
+    /// The same by block.
     pub blocks: Vec<Blocks>,
-    /// Some of its pages with the first codec, a digit for each entry.
+    /// Some of its pages with the first codec, a digit per entry.
     pub rows: Vec<String>,
 }
 
 impl Look {
-    /// Reads what was seen; none if a line is none, which a process that was killed may leave at
-    /// the end.
+    /// Parses the allocations; returns `None` for an invalid line, which a killed process may leave
+    /// at the end.
     pub(crate) fn read(&mut self, text: &str) -> Option<()> {
         text.lines().try_for_each(|line| {
             let (kind, rest) = line.split_once(' ')?;
@@ -46,14 +46,14 @@ impl Look {
         })
     }
 
-    /// Reads the file of the look, which the library wrote before it said that it had looked.
-    /// Whether it is there and whole.
+    /// Reads the snapshot's file, which the library wrote before its line in the log. Returns false
+    /// if it is missing or truncated.
     pub(crate) fn is_whole_in(&mut self, folder: &Path, name: &str) -> bool {
         let file = folder.join(format!("{name}.{}.look", self.index));
         fs::read_to_string(file).is_ok_and(|text| self.read(&text).is_some())
     }
 
-    /// Takes one line; none if it is not of a look.
+    /// Parses one line; returns `None` if it does not belong to a snapshot.
     pub(crate) fn add(&mut self, kind: &str, words: &mut Words<'_>) -> Option<()> {
         let slot = words.number()? as usize;
         let seen = self.seen.entry(slot).or_default();

@@ -1,4 +1,4 @@
-//! From a watched process to the record of a run.
+//! Converts a watched process to a run record.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 use crate::{Lesson, Look, Seen, UNTAUGHT, Watched};
 
 impl Watched {
-    /// The name of an allocation: its call site, and a number from the second of the site on.
+    /// Returns an allocation's name: its call site, and a number from the second of the site on.
     pub fn name(&self, slot: usize) -> String {
         let Some(found) = self.slots.get(slot) else { return format!("allocation {slot}") };
         let site = self.sites.get(found.site).map_or("unknown", String::as_str);
         if found.number == 1 { site.to_owned() } else { format!("{site}#{}", found.number) }
     }
 
-    /// The slots that a look saw, by their last address.
+    /// Returns the slots that a snapshot covered, by their last address.
     pub fn seen(&self) -> Vec<usize> {
         let mut bases: BTreeMap<usize, u64> = BTreeMap::new();
         for (slot, seen) in self.looks.iter().flat_map(|look| &look.seen) {
@@ -27,13 +27,13 @@ impl Watched {
         slots
     }
 
-    /// The program's file, without its folder.
+    /// Returns the program's file name.
     pub fn program(&self) -> String {
         let path = self.arguments.first().map_or("unknown", String::as_str);
         path.rsplit('/').next().unwrap_or(path).to_owned()
     }
 
-    /// The record of the run; none if no look saw anything.
+    /// Returns the run record; `None` if no snapshot covered any memory.
     pub fn record(&self) -> Option<RunRecord> {
         let slots = self.seen();
         if slots.is_empty() {
@@ -78,7 +78,7 @@ impl Watched {
         all
     }
 
-    /// What codecs learned of an allocation, or what they are before they have learned.
+    /// Returns the codecs' parameters trained on an allocation, or the untrained ones.
     fn lessons(&self, slot: usize) -> impl Iterator<Item = (&String, &Lesson)> {
         self.learned.get(&(slot as u64)).or_else(|| self.learned.get(&UNTAUGHT)).into_iter().flatten()
     }
@@ -100,7 +100,7 @@ impl Watched {
         }
     }
 
-    /// How many entries of each allocation of the record launches were given: what a plan takes.
+    /// Returns, as JSON, the entries that launches accessed in each allocation, for a plan.
     pub fn accesses_json(&self) -> String {
         let count = |slot: &usize| (self.name(*slot), self.accesses.get(slot).copied().unwrap_or(0));
         let all: BTreeMap<String, u64> = self.seen().iter().map(count).collect();

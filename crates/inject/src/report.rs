@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::Watched;
 
-/// A few lines on one process.
+/// Summarises one process in a few lines.
 pub fn report(watched: &Watched) -> String {
     let mut text = String::new();
     let rank = watched.rank.map_or_else(String::new, |rank| format!(", rank {rank}"));
@@ -84,12 +84,12 @@ fn notes(watched: &Watched) -> Vec<String> {
 }
 
 impl Watched {
-    /// Returns whether the program named pieces of its memory.
+    /// Returns true if the program reported pieces of its memory.
     fn is_cut(&self) -> bool {
         self.slots.iter().any(|slot| slot.how == "piece")
     }
 
-    /// Slots that had no entry but zeros in all that was kept.
+    /// Returns the slots whose entries were zero in all kept snapshots.
     fn zeros(&self) -> Vec<usize> {
         let is_zero = |slot: &usize| {
             let mut seen = self.looks.iter().filter_map(|look| look.seen.get(slot)?.histograms.first());

@@ -1,4 +1,4 @@
-//! Runs a program with the injected library, and reads what it left.
+//! Runs a program with the injected library, and reads its logs.
 
 use std::{
     env,
@@ -15,58 +15,58 @@ use crate::{
     teacher::{Teach, while_teaching},
 };
 
-/// The file of the library.
+/// File name of the library.
 const LIBRARY: &str = "libbuddy_watch.so";
 
 /// When snapshots are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
-    /// Every `every` launches at first, of kernels whose name contains a text; thinned as the run
-    /// goes on.
+    /// Every `every` launches at first, of kernels whose name contains a text; thinned over the
+    /// run.
     Launches {
         /// A part of the kernel's mangled name; empty for every kernel.
         kernel: String,
         /// Launches between the first snapshots.
         every: u64,
     },
-    /// At a period in milliseconds at first, at the next launch; thinned likewise.
+    /// At a period in milliseconds at first, at the next launch; thinned over the run.
     Milliseconds(u64),
-    /// When the program asks.
+    /// On request of the program.
     Asked,
 }
 
-/// A program to watch, and how.
+/// A program to watch, and the options.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Codecs whose sizes are counted in one pass. The first codec's pages are kept.
+    /// Groups of codecs whose sizes are counted in one pass. The first codec's pages are kept.
     pub groups: Vec<Vec<String>>,
-    /// Machine code of the size kernels: architecture, as 90, number of the group, and code.
+    /// Machine code of the size kernels: architecture such as 90, index of the group, and code.
     pub kernels: Vec<(u32, usize, Vec<u8>)>,
-    /// Codecs of these that learn, and who trains them.
+    /// The trainable ones of these codecs.
     pub learning: Vec<String>,
-    /// Trains one of these.
+    /// Trains one of them.
     pub teach: Teach,
-    /// Warps of a block of these, and blocks that a multiprocessor holds.
+    /// Warps per CTA of the kernels, and CTAs per SM.
     pub shape: (u32, u32),
     /// When snapshots are taken.
     pub when: When,
     /// A folder for full snapshots.
     pub dump: Option<PathBuf>,
-    /// Count the entries of pointer arguments of launches.
+    /// Counts the entries of pointer arguments of launches.
     pub accesses: bool,
-    /// Log the program's driver calls too.
+    /// Logs the program's driver calls too.
     pub log: bool,
-    /// An empty folder for logs and for what the program loads: nobody else shall be able to write
+    /// An empty folder for logs and for the files that the program loads; no other user may write
     /// there.
     pub folder: PathBuf,
 }
 
-/// Puts into the folder what the program loads.
+/// Writes the files that the program loads to the folder.
 ///
 /// # Errors
-/// [`Error::File`] if that cannot be written.
+/// [`Error::File`] if a file cannot be written.
 pub fn prepare(request: &Request) -> Result<(), Error> {
     let write = |name: &str, bytes: &[u8]| {
         let file = request.folder.join(name);
@@ -79,11 +79,10 @@ pub fn prepare(request: &Request) -> Result<(), Error> {
     write("settings", settings(request).as_bytes())
 }
 
-/// Runs the program with what [`prepare`] put into the folder, and reads the logs of its processes,
-/// by rank and number.
+/// Runs the program after [`prepare`], and reads the logs of its processes, by rank and id.
 ///
 /// # Errors
-/// [`Error`] if the program cannot be started, or files of ours not be written or read.
+/// [`Error`] if the program cannot be started, or own files cannot be written or read.
 pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
     let folder = &request.folder.canonicalize().map_err(Error::file(&request.folder))?;
     let mut program = program(&request.command);
@@ -97,7 +96,7 @@ pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
     Ok((status?, watched))
 }
 
-/// Runs a program that nobody watches.
+/// Runs a program unwatched.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started.
@@ -105,7 +104,7 @@ pub fn run_unwatched(command: &[OsString]) -> Result<ExitStatus, Error> {
     run(&mut program(command))
 }
 
-/// The library's settings: a key and a value to a line.
+/// Returns the library's settings: a key and a value per line.
 fn settings(request: &Request) -> String {
     let mut lines = vec![format!("warps {}", request.shape.0), format!("blocks {}", request.shape.1)];
     lines.extend(cupti_files().iter().map(|file| format!("cupti {file}")));
@@ -124,8 +123,8 @@ fn settings(request: &Request) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where CUPTI may be: where `BUDDY_CUPTI` says, or else the toolkits that the environment names,
-/// usual ones, Python's packages, and the loader's own places.
+/// Lists possible files of CUPTI: that of `BUDDY_CUPTI`, or else those of toolkits in the
+/// environment, usual folders, Python's packages, and the loader's paths.
 pub fn cupti_files() -> Vec<String> {
     let named = |name: &str| env::var_os(name).map(PathBuf::from);
     if let Some(file) = named("BUDDY_CUPTI") {
@@ -141,11 +140,11 @@ pub fn cupti_files() -> Vec<String> {
     let files = in_toolkits.chain(wheels).flat_map(|folder| libraries(&folder));
     let files = files.map(|file| file.to_string_lossy().into_owned());
     let loaders = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"].map(str::to_owned);
-    // The loader's own places first: LD_LIBRARY_PATH is what a user sets on purpose.
+    // The loader's paths come first: users set LD_LIBRARY_PATH on purpose.
     loaders.into_iter().chain(files).collect()
 }
 
-/// Libraries named libcupti in a folder.
+/// Lists libraries named libcupti in a folder.
 fn libraries(folder: &Path) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let is_cupti = |path: &PathBuf| {
@@ -156,7 +155,7 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The folders of NVIDIA's packages for Python under a prefix.
+/// Lists the folders of NVIDIA's Python packages under a prefix.
 fn wheels(prefix: &Path) -> Vec<PathBuf> {
     let children = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
@@ -169,14 +168,14 @@ fn wheels(prefix: &Path) -> Vec<PathBuf> {
     packages.flat_map(|folder| children(&folder.join("nvidia"))).map(|folder| folder.join("lib")).collect()
 }
 
-/// The program and its arguments.
+/// Returns the program and its arguments as a command.
 fn program(command: &[OsString]) -> Command {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]);
     program
 }
 
-/// The logs in a folder, by rank and process.
+/// Reads the logs in a folder, by rank and process.
 fn logs(folder: &Path) -> Result<Vec<Watched>, Error> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::file(folder))? {
@@ -189,8 +188,8 @@ fn logs(folder: &Path) -> Result<Vec<Watched>, Error> {
     Ok(all)
 }
 
-/// One log. What is wrong with it is told, and keeps nobody from the program's exit and the other
-/// logs.
+/// Reads one log. Its errors are kept with it, so that the program's exit code and other logs are
+/// still reported.
 fn read_log(folder: &Path, path: &Path) -> Result<Watched, Error> {
     let bytes = fs::read(path).map_err(Error::file(path))?;
     let wrong = |error: Error| Watched { stopped: Some(error.to_string()), ..Watched::default() };

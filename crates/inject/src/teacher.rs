@@ -1,5 +1,5 @@
-//! Trains the codecs that learn while the program runs: the injected library sends samples of
-//! allocations that are new, and gets what its kernels need (`inject/learn.rs` has the other side).
+//! Trains codecs while the program runs: the injected library sends samples of new allocations and
+//! receives the parameters for its kernels (`inject/learn.rs` is the other side).
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// The slot of no allocation: what codecs are before they have learned.
+/// The pseudo-slot of untrained codecs.
 pub const UNTAUGHT: u64 = u64::MAX;
 /// More than any sample has.
 const MOST_BYTES: u64 = 1 << 20;
@@ -34,30 +34,30 @@ pub struct Lesson {
     pub window: u32,
     /// The block that its kernel reads, empty if there is none.
     pub block: Vec<u32>,
-    /// Bytes that it keeps of the allocation beside its entries.
+    /// Bytes of the parameters beside the entries.
     pub bytes: u64,
-    /// The codec as files have it.
+    /// The codec's parameters in files.
     pub parameters: Value,
 }
 
-/// Trains the codec of a name on a sample; an empty one asks for the codec before it has learned.
+/// Trains a codec, by name, on a sample; an empty sample asks for the untrained codec.
 pub type Teach = fn(codec: &str, sample: &[Entry]) -> Lesson;
 
 /// Trained parameters of one process, by slot and codec name.
 pub type Learned = BTreeMap<u64, BTreeMap<String, Lesson>>;
 
-/// The lessons of all programs, by the names of their logs.
+/// Trained parameters of all processes, by the names of their logs.
 type Lessons = BTreeMap<String, Learned>;
 
-/// Does something that lasts, and meanwhile trains these codecs for whoever asks through the
-/// folder.
+/// Runs `act`, and meanwhile trains these codecs on request through the folder's socket.
 pub(crate) fn while_teaching<T>(
     folder: &Path,
     codecs: &[String],
     teach: Teach,
     act: impl FnOnce() -> T,
 ) -> Result<(T, Lessons), Error> {
-    // Through the folder's own handle, since the address of a socket may have but a hundred bytes.
+    // Through the folder's file descriptor, since a socket's path may have only about a hundred
+    // bytes.
     let handle = File::open(folder).map_err(Error::file(folder))?;
     let address = format!("/proc/self/fd/{}/teacher", handle.as_raw_fd());
     let listener = UnixListener::bind(&address).map_err(Error::file(folder.join("teacher")))?;
@@ -69,13 +69,13 @@ pub(crate) fn while_teaching<T>(
                     break;
                 }
                 let Ok(pupil) = pupil else { continue };
-                // A process that ended in the middle of its question needs no answer.
+                // A process that ended while asking needs no answer.
                 scope.spawn(|| answer(pupil, codecs, teach, &lessons).unwrap_or(()));
             }
         });
         let acted = act();
         done.store(true, Ordering::Release);
-        // Wakes who waits for the next question.
+        // Wakes the thread that waits for requests.
         let _ = UnixStream::connect(&address);
         acted
     });
@@ -108,8 +108,8 @@ fn answer(
     pupil.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
 }
 
-/// A lesson as the library reads it: the window, and length and words of the block, two of the
-/// kernel's to each.
+/// Encodes parameters for the library: the window, then length and words of the block, two 32-bit
+/// words per number.
 fn numbers(lesson: &Lesson) -> Vec<u64> {
     let block =
         lesson.block.chunks(2).map(|two| u64::from(two[0]) | u64::from(*two.get(1).unwrap_or(&0)) << 32);

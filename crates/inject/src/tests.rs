@@ -1,4 +1,4 @@
-//! The library's books, driven by sequences of calls, and logs read to records.
+//! Tests of the allocation table, driven by recorded calls, and of logs read to records.
 
 #[path = "../inject/book.rs"]
 #[allow(dead_code)]

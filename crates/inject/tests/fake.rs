@@ -1,5 +1,5 @@
-//! The injected library, from its first call to the record, on a driver and a CUPTI that need no
-//! GPU (`fake/driver.c`).
+//! The injected library, from its first call to the record, with a fake driver and CUPTI that need
+//! no GPU (`fake/driver.c`).
 
 use std::{
     ffi::OsString,
@@ -28,7 +28,7 @@ fn compile(arguments: &[&str], source: &str, to: &Path) {
     assert!(status.expect("a C compiler").success());
 }
 
-/// `bf16` as it learns, and a codec that only knows how many entries its sample had.
+/// Trained bf16, and a codec whose parameters are the size of its sample.
 fn teach(codec: &str, sample: &[Entry]) -> Lesson {
     let block = if codec == "bf16" { Vec::new() } else { vec![sample.len() as u32, 0, 7] };
     let (window, bytes) = (u32::from(Bf16::train(sample).window()), 1 + sample.len() as u64);
@@ -95,8 +95,8 @@ fn a_program_is_watched_from_its_first_launch_to_its_record() {
     let record = watched.record().expect("something was seen");
     record.validate().expect("a whole record");
     assert_eq!((watched.card.as_str(), record.sizes.len()), ("Fake GPU", watched.looks.len()));
-    // 157 entries, of which 40 are zero; bf16 learned the window of the rest, the other codec of 19
-    // runs of 8.
+    // 157 entries, of which 40 are zero; bf16 is trained on the rest, the other codec on 19 runs of
+    // 8.
     let first = &record.sizes[0]
         [record.run.allocations.iter().position(|one| one.bytes == 20000).expect("it is there")];
     assert_eq!(first.histograms["bpc"].classes, [40, 0, 0, 0, 0, 117]);
@@ -142,8 +142,8 @@ fn full_snapshots_hold_the_bytes_of_their_moments() {
     );
 }
 
-/// A pool whose left piece stays zero: codecs have learned nothing of it, and the report says what
-/// it may be.
+/// A pool whose left piece stays zero: codecs stay untrained for it, and the report suggests a
+/// reason.
 #[test]
 fn an_all_zero_piece_is_reported_and_leaves_codecs_untrained() {
     let (_dir, watched) = watched("100", every_launch(), false);

@@ -1,5 +1,5 @@
-//! The launches that are traced: their records are taken from the device after each, and written in
-//! short form.
+//! Traced launches: copies their records from the device after each launch, and writes them in a
+//! compact form.
 
 use std::{
     cell::Cell,
@@ -43,14 +43,14 @@ struct Buffer {
 const PIECE: usize = 1 << 16;
 
 thread_local! {
-    /// Dynamic shared memory of the launch that this thread is making.
+    /// Dynamic shared memory of this thread's current launch.
     static SHARED_BYTES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Remembers the dynamic shared memory that a launching call names.
+/// Records the dynamic shared memory of a launch call.
 ///
 /// # Safety
-/// The parameters must be those of the call that is named.
+/// The parameters belong to the named call.
 pub(crate) unsafe fn note_shared_bytes(call: &DriverCall) {
     if call.site != 0 || call.name.is_null() || call.parameters.is_null() {
         return;
@@ -75,12 +75,12 @@ pub(crate) unsafe fn note_shared_bytes(call: &DriverCall) {
 /// State of the traced launches.
 #[derive(Default)]
 pub(crate) struct Launches {
-    /// Launches whose kernel has the name that is asked for.
+    /// Launches of kernels with the requested name.
     matching: u64,
     traced: u64,
-    /// The two allocations of each context: the buffer's head and its records.
+    /// The two allocations of each context: the buffer's header and its records.
     buffers: HashMap<usize, (usize, usize)>,
-    /// Launches under way, by their grid's number: grid, block and shared memory.
+    /// Launches in progress, by grid id: grid, block and shared memory.
     open: HashMap<u64, Shape>,
 }
 
@@ -91,7 +91,7 @@ struct Shape {
 }
 
 impl Launches {
-    /// Gives the launch a buffer if it is to be traced.
+    /// Attaches a buffer to a launch that is to be traced.
     pub(crate) fn begin(
         &mut self,
         sanitizer: &Sanitizer,
@@ -133,7 +133,7 @@ impl Launches {
         Ok((head as Handle, records as Handle))
     }
 
-    /// Writes what a traced launch left.
+    /// Writes the records of a traced launch.
     pub(crate) fn end(
         &mut self,
         sanitizer: &Sanitizer,
@@ -185,7 +185,7 @@ impl Launches {
 const EMPTY: Record =
     Record { pc: 0, mask: 0, kind: 0, block: 0, warp: 0, size: 0, flags: 0, address: [0; 32] };
 
-/// Twenty-two bytes of what and where, then the addresses of the active lanes: none, a first one
+/// Writes 22 bytes of kind and position, then the addresses of the active lanes: none, the first
 /// and a stride, or all.
 fn write_record(out: &mut impl Write, record: &Record, pc: u64) -> std::io::Result<()> {
     out.write_all(&(record.pc.wrapping_sub(pc) as u32).to_le_bytes())?;

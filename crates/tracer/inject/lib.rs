@@ -1,9 +1,9 @@
 //! The library that a traced process loads when CUDA starts (`CUDA_INJECTION64_PATH`).
 //!
 //! It patches every module that the process loads with the callbacks of `kernels/patches.cu`, and
-//! writes what they recorded of each launch that is asked for into a folder. It uses the standard
-//! library alone, so that the build script compiles it with one call of the compiler. What goes
-//! wrong is said once, and the program runs on.
+//! writes the records of each requested launch to a folder. It uses the standard library alone, so
+//! that the build script compiles it with one compiler call. Errors are reported once, and the
+//! program continues.
 
 #![warn(missing_docs)]
 
@@ -24,7 +24,7 @@ use settings::Settings;
 struct Tracer {
     sanitizer: Sanitizer,
     settings: Settings,
-    /// Modules so far, by the handles of those that are loaded.
+    /// Number of modules so far, and the handles of the loaded ones.
     modules: Mutex<Vec<usize>>,
     launches: Mutex<Launches>,
     failures: AtomicU64,
@@ -32,7 +32,7 @@ struct Tracer {
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 
-/// CUDA calls this when a process begins to use it.
+/// CUDA calls this when a process starts to use it.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> i32 {
     if TRACER.get().is_none()
@@ -60,8 +60,7 @@ fn start() -> Result<(), String> {
 /// The Sanitizer callback.
 extern "C" fn on_event(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     let Some(tracer) = TRACER.get() else { return };
-    // SAFETY: Sanitizer gives data of the type that belongs to domain and id, valid during the
-    // call.
+    // SAFETY: Sanitizer passes data of the type of domain and id, valid during the callback.
     let result = unsafe {
         match Id::of(domain, id) {
             Id::ContextCreated => tracer.add_patches(&*data.cast::<ContextData>()),
@@ -87,7 +86,7 @@ impl Tracer {
         self.sanitizer.add_patches(&self.settings.patches, context.context)
     }
 
-    /// Keeps the machine code and patches it.
+    /// Saves a module's machine code and patches it.
     fn patch(&self, module: &ModuleData) -> Result<(), String> {
         let mut modules = self.modules.lock().map_err(|_| "a thread failed")?;
         let file = self.settings.out.join(format!("module-{}.cubin", modules.len()));

@@ -1,5 +1,5 @@
-//! The calls of NVIDIA's Sanitizer API that are used, and the data that its callbacks get. Layouts
-//! and numbers are those of its public headers (CUDA 12.0 to 13.0).
+//! The functions of NVIDIA's Sanitizer API in use, and the data of its callbacks. Layouts and
+//! numbers are those of its public headers (CUDA 12.0 to 13.0).
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -7,16 +7,16 @@ use std::{
     ptr::null_mut,
 };
 
-/// A handle that only Sanitizer and the driver look into.
+/// An opaque handle of Sanitizer or the driver.
 pub(crate) type Handle = *mut c_void;
 
-/// The driver tells of a context.
+/// Callback data of a context event.
 #[repr(C)]
 pub(crate) struct ContextData {
     pub(crate) context: Handle,
 }
 
-/// The driver tells of a module.
+/// Callback data of a module event.
 #[repr(C)]
 pub(crate) struct ModuleData {
     pub(crate) context: Handle,
@@ -25,7 +25,7 @@ pub(crate) struct ModuleData {
     pub(crate) code: *const u8,
 }
 
-/// A kernel begins or has been launched.
+/// Callback data of a kernel's launch, at its begin and after it.
 #[repr(C)]
 pub(crate) struct LaunchData {
     pub(crate) context: Handle,
@@ -41,7 +41,7 @@ pub(crate) struct LaunchData {
     pub(crate) launch: Handle,
 }
 
-/// A call of the driver's interface.
+/// Callback data of a driver call.
 #[repr(C)]
 pub(crate) struct DriverCall {
     /// 0 at its entry, 1 at its exit.
@@ -77,8 +77,8 @@ impl Id {
     }
 }
 
-/// Which kinds of instruction call which patch; without the first ones there is no trace, the
-/// others are left out where an older Sanitizer does not know them.
+/// Patches by kind of instruction. The first ones are required; the others are skipped if an older
+/// Sanitizer does not know them.
 const PATCHES: [(c_int, &CStr); 10] = [
     (1, c"buddy_enter"),
     (3, c"buddy_global"),
@@ -95,7 +95,7 @@ const NEEDED: usize = 5;
 
 type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
-/// The functions, taken from the library at run time.
+/// The functions, loaded at run time.
 pub(crate) struct Sanitizer {
     subscribe: unsafe extern "C" fn(*mut Handle, Callback, Handle) -> c_int,
     enable: unsafe extern "C" fn(u32, Handle, u32) -> c_int,
@@ -115,7 +115,7 @@ unsafe extern "C" {
     fn dlsym(library: Handle, name: *const c_char) -> Handle;
 }
 
-/// The result of a call as an error with its name.
+/// Converts a result code to an error with the function's name.
 fn check(result: c_int, call: &str) -> Result<(), String> {
     if result == 0 { Ok(()) } else { Err(format!("{call} of the Sanitizer API failed with {result}")) }
 }
@@ -147,7 +147,7 @@ impl Sanitizer {
         }
     }
 
-    /// Has `callback` called for the events that [`Id`] names.
+    /// Subscribes `callback` to the events of [`Id`].
     pub(crate) fn subscribe(&self, callback: Callback) -> Result<(), String> {
         let mut subscriber = null_mut();
         // SAFETY: the callback lives as long as the process.
@@ -165,7 +165,7 @@ impl Sanitizer {
         check(unsafe { (self.add_patches)(file.as_ptr(), context) }, "sanitizerAddPatchesFromFile")
     }
 
-    /// Patches all instructions of a module that are events.
+    /// Patches all traced instructions of a module.
     pub(crate) fn patch(&self, module: Handle) -> Result<(), String> {
         for (index, (kind, name)) in PATCHES.iter().enumerate() {
             // SAFETY: called in the callback that gave the module.
@@ -178,7 +178,7 @@ impl Sanitizer {
         check(unsafe { (self.patch_module)(module) }, "sanitizerPatchModule")
     }
 
-    /// Device memory that the traced program does not see.
+    /// Allocates device memory that is invisible to the traced program.
     pub(crate) fn alloc(&self, context: Handle, bytes: usize) -> Result<Handle, String> {
         let mut memory = null_mut();
         // SAFETY: `memory` is written on success only.
@@ -186,14 +186,14 @@ impl Sanitizer {
         Ok(memory)
     }
 
-    /// Gives a launch the pointer that its patches get.
+    /// Sets the pointer that a launch passes to its patches.
     pub(crate) fn set_data(&self, launch: &LaunchData, data: Handle) -> Result<(), String> {
         // SAFETY: called in the callback of that launch.
         let result = unsafe { (self.set_data)(launch.launch, launch.function, launch.stream_handle, data) };
         check(result, "sanitizerSetLaunchCallbackData")
     }
 
-    /// Where a function's machine code begins, and its bytes.
+    /// Returns the address and size of a function's machine code.
     pub(crate) fn function_pc(&self, launch: &LaunchData) -> Result<(u64, u64), String> {
         let (mut pc, mut bytes) = (0, 0);
         // SAFETY: the name is the one of the callback.
@@ -221,7 +221,7 @@ impl Sanitizer {
     }
 }
 
-/// A function of the library.
+/// Finds a function of the library.
 ///
 /// # Safety
 /// `F` must be the function's type.

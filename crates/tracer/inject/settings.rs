@@ -1,8 +1,8 @@
-//! What the command asks for, by the environment.
+//! Settings from the command, in environment variables.
 
 use std::{env, ffi::CString, path::PathBuf};
 
-/// What is traced, and where it is written.
+/// The launches to trace, and the output.
 pub(crate) struct Settings {
     /// The Sanitizer library.
     pub(crate) sanitizer: CString,
@@ -12,11 +12,11 @@ pub(crate) struct Settings {
     pub(crate) out: PathBuf,
     /// A part of the kernel's mangled name; empty for every kernel.
     pub(crate) kernel: String,
-    /// Matching launches that are passed over first.
+    /// Matching launches to skip first.
     pub(crate) skip: u64,
-    /// Launches that are traced after these.
+    /// Launches to trace after these.
     pub(crate) count: u64,
-    /// Blocks of a launch, from the first on.
+    /// Thread blocks to trace, from the first on.
     pub(crate) blocks: u32,
     /// Device memory for the records of one launch, in bytes.
     pub(crate) room: u64,

@@ -1,6 +1,6 @@
-// What a traced kernel calls at each of its events: memory accesses, barriers, shuffles, calls. One
-// record for the lanes of a warp that take part. Slots are taken in program order by each warp, so
-// their order is a warp's own.
+// Callbacks of a traced kernel's events: memory accesses, barriers, shuffles, calls. Each writes
+// one record for the active lanes of a warp. A warp takes its slots in program order, so that
+// records are in order within a warp.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
@@ -10,7 +10,7 @@ struct Record {
     u64 address[32];
 };
 
-// `blocks` from the first on are recorded. Beyond `room` only the count goes on.
+// Records the first `blocks` thread blocks. Beyond `room` records only the count increases.
 struct Buffer {
     u64 taken, room;
     u32 blocks, unused;
@@ -40,7 +40,7 @@ static __device__ u32 note(void* data, u64 pc, u32 kind, u64 address, u32 size, 
     return 0;
 }
 
-// The numbers of the kinds are those of Sanitizer_InstructionId.
+// Kinds are numbered like Sanitizer_InstructionId.
 BUDDY_PATCH buddy_enter(void* data, u64 pc) { return note(data, pc, 1, 0, 0, 0); }
 BUDDY_PATCH buddy_global(void* data, u64 pc, void* at, u32 size, u32 flags, const void*) { return note(data, pc, 3, (u64)at, size, flags); }
 BUDDY_PATCH buddy_shared(void* data, u64 pc, void* at, u32 size, u32 flags, const void*) { return note(data, pc, 4, (u64)at, size, flags); }

@@ -2,21 +2,21 @@
 
 use crate::Error;
 
-/// Executions of each instruction of one launch, by warps.
+/// Executions of each instruction of a launch, per warp.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts(pub Vec<u64>);
 
 impl Counts {
-    /// All executions together.
+    /// Returns the sum of all executions.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
-/// Reads the counts of every launch, in their order.
+/// Parses the counts of all launches, in order.
 ///
 /// # Errors
-/// [`Error::Counts`] with the line that is not understood.
+/// [`Error::Counts`] with the invalid line.
 pub fn parse(text: &str) -> Result<Vec<Counts>, Error> {
     let mut launches: Vec<Counts> = Vec::new();
     let mut column = None;

@@ -1,8 +1,8 @@
 //! Edge counts of the control-flow graph, derived from instruction counts.
 //!
-//! What goes into an instruction is what it is executed, and so is what goes out. An edge that is
-//! the only unknown one of an instruction follows from that; one by one, most do. Diverged warps
-//! take both sides of a branch, which these sums leave out: they are near, not exact.
+//! The counts of the edges into an instruction sum to its executions, and so do those out of it. If
+//! only one edge of an instruction is unknown, it follows; repeating this determines most. Diverged
+//! warps take both sides of a branch, which these sums ignore, so that results are approximate.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::{
     sass::{Instruction, Next},
 };
 
-/// The edges that the counts determine.
+/// Returns the edges that the counts determine.
 pub(crate) fn solve(code: &[Instruction], counts: &Counts) -> HashMap<(usize, usize), f64> {
     let ahead: Vec<Vec<usize>> = (0..code.len()).map(|at| successors(code, at)).collect();
     let mut behind: Vec<Vec<usize>> = vec![Vec::new(); code.len()];
     for (at, next) in ahead.iter().enumerate() {
         next.iter().for_each(|&to| behind[to].push(at));
     }
-    // What comes from elsewhere: the kernel's entry, and entries of functions that are called.
+    // Counts from outside the graph: the kernel's entry, and entries of called functions.
     let mut entered = vec![false; code.len()];
     entered[..1.min(code.len())].fill(true);
     for instruction in code {
@@ -34,7 +34,7 @@ pub(crate) fn solve(code: &[Instruction], counts: &Counts) -> HashMap<(usize, us
         let before = edges.len();
         for at in 0..code.len() {
             let count = counts.0[at] as f64;
-            // What leaves by an exit or a return is not among the edges.
+            // Exits and returns are not edges.
             let leaves = matches!(code[at].next, Next::Exit | Next::Return);
             if !leaves {
                 complete(&mut edges, count, ahead[at].iter().map(|&to| (at, to)));
@@ -49,7 +49,7 @@ pub(crate) fn solve(code: &[Instruction], counts: &Counts) -> HashMap<(usize, us
     }
 }
 
-/// Gives the only unknown edge of an instruction what the others leave.
+/// Sets the only unknown edge of an instruction to the remainder.
 fn complete(
     edges: &mut HashMap<(usize, usize), f64>,
     count: f64,

@@ -8,31 +8,31 @@ pub enum Error {
     /// A file of the injected library is damaged.
     #[error("the record of a launch is damaged: {0}")]
     Raw(&'static str),
-    /// The disassembler printed something new.
+    /// The disassembler's output has an unknown form.
     #[error("nvdisasm printed a line that is not understood: '{0}'")]
     Sass(String),
-    /// The profiler printed something new.
+    /// The profiler's output has an unknown form.
     #[error("ncu printed a line that is not understood: '{0}'")]
     Counts(String),
-    /// Events that the machine code does not explain.
+    /// Events that no path in the machine code connects.
     #[error("the machine code has no way from instruction {from} to {}", .to.map_or("an exit".to_owned(), |to| format!("instruction {to}")))]
     NoPath {
-        /// Number of the instruction at which a path begins.
+        /// Instruction at which the path begins.
         from: usize,
-        /// Number of the one that it should reach; none for an exit.
+        /// Instruction at which it should end; `None` for an exit.
         to: Option<usize>,
     },
-    /// A kernel whose machine code was not found.
+    /// A kernel without machine code.
     #[error("the module of kernel '{0}' has no machine code for it")]
     NoCode(String),
-    /// Fewer events than happened.
+    /// Events were lost.
     #[error("{lost} of {all} events of kernel '{kernel}' found no room: raise --room, or lower --blocks")]
     Lost {
         /// The kernel's name.
         kernel: String,
-        /// Events without room.
+        /// Lost events.
         lost: u64,
-        /// Events that happened.
+        /// All events.
         all: u64,
     },
     /// A tool of the toolkit failed.
@@ -40,7 +40,7 @@ pub enum Error {
     Tool {
         /// The tool's name.
         tool: &'static str,
-        /// The end of what it said.
+        /// The end of its output.
         why: String,
     },
     /// A tool or library of the toolkit is missing.

@@ -1,10 +1,10 @@
-//! The path of a warp between two of its events.
+//! A warp's path between two of its events.
 //!
-//! An instruction that is an event, and that no predicate turns off, cannot lie between them: it
-//! would have been seen. What remains is most often one path. Where several are left, the counts of
-//! the hardware decide: a loop runs as often as it does on the average, a branch goes each way as
-//! often as it does, remainders carried to the next time. Without counts the shortest path is
-//! taken. Either way such choices are counted.
+//! A path cannot contain an unpredicated instruction that leaves an event, since that event would
+//! have been recorded. Most often one path remains. Otherwise the hardware's counts decide: a loop
+//! runs its average number of rounds, and a branch is taken with its average frequency, with
+//! remainders carried over. Without counts the shortest path is chosen. Both kinds of choices are
+//! counted.
 
 use std::collections::HashMap;
 
@@ -15,16 +15,16 @@ use crate::{
     sass::{Instruction, Next},
 };
 
-/// Where a path ends.
+/// End of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Goal {
-    /// At this instruction, which is not part of the path.
+    /// This instruction, excluded from the path.
     At(usize),
-    /// At an exit, which is.
+    /// An exit, included in the path.
     Exit,
 }
 
-/// Steps to a goal from every instruction that can reach it.
+/// Steps to a goal from every instruction; `None` if it is unreachable.
 type Distances = Vec<Option<u32>>;
 
 /// The paths of one kernel.
@@ -35,26 +35,26 @@ pub struct Flow<'a> {
     /// Edge counts, where the instruction counts determine them.
     edges: HashMap<(usize, usize), f64>,
     distances: HashMap<Goal, Distances>,
-    /// What is owed to the taken edge of each branch.
+    /// Remainder carried over for the taken edge of each branch.
     carried: Vec<f64>,
-    /// Branches at which more than one way was open.
+    /// Branches with more than one possible way.
     pub choices: u64,
 }
 
 impl<'a> Flow<'a> {
-    /// The paths of a kernel whose events were seen at these instructions.
+    /// Creates the paths of a kernel with events at these instructions.
     pub fn new(code: &'a [Instruction], events: Vec<bool>, counts: Option<&'a Counts>) -> Self {
         let counts = counts.filter(|counts| counts.0.len() >= code.len());
         let edges = counts.map(|counts| edges::solve(code, counts)).unwrap_or_default();
         Self { code, events, edges, distances: HashMap::new(), carried: vec![0.0; code.len()], choices: 0 }
     }
 
-    /// The instructions at which events were seen.
+    /// Returns the instructions at which events were seen.
     pub fn events(&self) -> &[bool] {
         &self.events
     }
 
-    /// The instructions from `from` to the goal.
+    /// Returns the instructions from `from` to the goal.
     ///
     /// # Errors
     /// [`Error::NoPath`] if there is none.
@@ -100,12 +100,12 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Returns whether every path through an instruction leaves an event.
+    /// Returns true if every path through an instruction leaves an event.
     fn blocks(&self, at: usize) -> bool {
         self.events[at] && !self.code[at].conditional
     }
 
-    /// Steps to the goal, backwards from it.
+    /// Measures the steps to the goal, backwards from it.
     fn measure(&self, goal: Goal) -> Distances {
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.code.len()];
         for at in 0..self.code.len() {
@@ -150,7 +150,7 @@ impl<'a> Flow<'a> {
         let &[taken, on] = open else { return nearest };
         let Some(share) = self.taken_share(at, taken, on) else { return nearest };
         if taken <= at {
-            // A loop without events: as many rounds as on the average, each time it is entered.
+            // A loop without events: its average number of rounds, each time it is entered.
             let rounds = planned.entry(at).or_insert_with(|| {
                 let exact = (share / (1.0 - share).max(1e-9)).min(1e7) + self.carried[at];
                 self.carried[at] = exact - exact.round();
@@ -171,14 +171,14 @@ impl<'a> Flow<'a> {
         on
     }
 
-    /// Returns the share of executions in which a branch was taken.
+    /// Returns the fraction of executions in which a branch was taken.
     fn taken_share(&self, at: usize, taken: usize, on: usize) -> Option<f64> {
         let (taken, on) = (self.edges.get(&(at, taken))?, self.edges.get(&(at, on))?);
         (taken + on > 0.0).then(|| taken / (taken + on))
     }
 }
 
-/// Where an instruction leads within its function.
+/// Returns the successors of an instruction within its function.
 pub(crate) fn successors(code: &[Instruction], at: usize) -> Vec<usize> {
     let instruction = &code[at];
     let on = (at + 1 < code.len()).then_some(at + 1);

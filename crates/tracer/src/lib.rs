@@ -2,9 +2,9 @@
 //!
 //! A library that the program loads when CUDA starts ([`INJECTED`]) patches its kernels through
 //! NVIDIA's Sanitizer API: every memory access, barrier, shuffle and call of a warp leaves an event
-//! with its lanes and addresses ([`Launch`]). The instructions between two events come from the
-//! machine code ([`sass`]): most often one path fits ([`Flow`]), and where several do, the
-//! hardware's counts of each instruction decide ([`Counts`]).
+//! with its lanes and addresses ([`Launch`]). The instructions between two events follow from the
+//! machine code ([`sass`]): most often one path fits ([`Flow`]); otherwise the hardware's
+//! instruction counts decide ([`Counts`]).
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,6 @@ pub use warp::{Executed, assemble};
 /// The library that a traced program loads.
 pub const INJECTED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbuddy_tracer.so"));
 
-/// CUDA source of the callbacks that kernels are patched with. It must be compiled for the card
-/// that runs the program, with `--ptxas-options=--compile-as-tools-patch`.
+/// CUDA source of the callbacks that patch kernels. Compile it for the GPU that runs the program,
+/// with `--ptxas-options=--compile-as-tools-patch`.
 pub const PATCHES: &str = include_str!("../kernels/patches.cu");

@@ -1,47 +1,47 @@
-//! The injected library's file of a launch: a text header, then its events. See `inject/launch.rs`.
+//! The injected library's file of a launch: a text header, then its events (`inject/launch.rs`).
 
 use crate::Error;
 
-/// An event of a warp, by the numbers of Sanitizer's kinds.
+/// Kind of a warp's event, numbered like Sanitizer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A warp begins.
+    /// The warp starts.
     Enter,
     /// An access to global memory.
     Global,
     /// An access to shared memory.
     Shared,
-    /// An access to local memory, at an offset into each thread's own.
+    /// An access to local memory, at an offset within each thread's own.
     Local,
     /// A call, to the address in `first`.
     Call,
-    /// The return from one.
+    /// The return of a call.
     Return,
     /// A copy from global to shared memory.
     Copy,
-    /// Anything else that only marks the path: barriers, shuffles, matrix accesses.
+    /// Any other event, which only marks the path: barriers, shuffles, matrix accesses.
     Mark,
 }
 
 /// Addresses of the active lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lanes {
-    /// The first lane's, and how far the next one is.
+    /// The first lane's address, and the stride between lanes.
     Strided(u64, i64),
-    /// Each lane's.
+    /// Each lane's address.
     List(Vec<u64>),
 }
 
-/// Lanes of one warp at one instruction.
+/// An event: lanes of a warp at one instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Offset of the instruction in its function, in bytes.
     pub pc: u32,
-    /// The lanes that take part: those whose predicate holds.
+    /// Active lanes, whose predicate holds.
     pub mask: u32,
-    /// The block's number, x first.
+    /// Linear index of the thread block, x first.
     pub block: u32,
-    /// The warp's number in its block.
+    /// Index of the warp in its block.
     pub warp: u16,
     /// Bytes that each lane accesses.
     pub bytes: u16,
@@ -51,14 +51,14 @@ pub struct Event {
     pub lanes: Lanes,
 }
 
-/// A launch and its events, those of each warp in program order.
+/// A launch with its events, those of each warp in program order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The kernel's mangled name.
     pub kernel: String,
-    /// Its number among the matching launches of the run.
+    /// Index among the matching launches of the run.
     pub number: u64,
-    /// The number of its module.
+    /// Index of its module.
     pub module: usize,
     /// Blocks in each direction.
     pub grid: [u32; 3],
@@ -68,17 +68,17 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// Recorded blocks, from the first on.
     pub blocks: u32,
-    /// Events for which there was no room.
+    /// Lost events.
     pub lost: u64,
     /// All events.
     pub events: Vec<Event>,
 }
 
 impl Launch {
-    /// Reads a file of the injected library.
+    /// Parses a file of the injected library.
     ///
     /// # Errors
-    /// [`Error::Raw`] for anything that it would not have written.
+    /// [`Error::Raw`] for an invalid file.
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let end = bytes.windows(2).position(|pair| pair == b"\n\n").ok_or(Error::Raw("no head"))?;
         let head = std::str::from_utf8(&bytes[..end]).map_err(|_| Error::Raw("a head that is no text"))?;

@@ -1,5 +1,5 @@
-//! From a program to its traces: run it with the injected library, once more under the profiler for
-//! the counts, and put the two together.
+//! Traces a program: runs it with the injected library, again under the profiler for the counts,
+//! and combines the two.
 
 use std::{
     ffi::OsString,
@@ -16,28 +16,28 @@ use crate::{
     text, tools,
 };
 
-/// A program to trace, and how.
+/// A program to trace, and the options.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// A part of the kernel's mangled name; empty for every kernel.
     pub kernel: String,
-    /// Matching launches that are passed over first.
+    /// Matching launches to skip first.
     pub skip: u64,
-    /// Launches that are traced.
+    /// Launches to trace.
     pub count: u64,
     /// Blocks of each launch, from the first on.
     pub blocks: u32,
     /// Bytes of device memory for the events of a launch.
     pub room: u64,
-    /// Run the program again under the profiler, for instruction counts.
+    /// Runs the program again under the profiler, for instruction counts.
     pub counts: bool,
-    /// The patches, compiled for the card.
+    /// The patches, compiled for the GPU.
     pub patches: Vec<u8>,
-    /// The number of the card's machine code, as 90.
+    /// The GPU's architecture, such as 90.
     pub architecture: u32,
-    /// A folder for traces and their list; what is in it stays.
+    /// A folder for traces and their list; existing files are kept.
     pub out: PathBuf,
 }
 
@@ -48,11 +48,11 @@ pub struct Traced {
     pub kernel: String,
     /// The trace.
     pub file: PathBuf,
-    /// What it holds.
+    /// Totals of the trace.
     pub written: Written,
 }
 
-/// Traces a program. `say` is told of each step.
+/// Traces a program. `say` receives a line for each step.
 ///
 /// # Errors
 /// [`Error`] if a tool is missing, the program cannot be started, or events do not fit the machine
@@ -102,7 +102,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Runs the program with the injected library; its input, output and exit are its own.
+/// Runs the program with the injected library; input, output and exit code are its own.
 fn injected(
     request: &Request,
     sanitizer: &Path,
@@ -125,7 +125,7 @@ fn injected(
     status.map_err(|error| Error::Tool { tool: "the program", why: error.to_string() })
 }
 
-/// The counts of the same launches, from a run under the profiler.
+/// Returns the counts of the same launches, from a run under the profiler.
 fn profiled(request: &Request, ncu: &Path, raw: &Path) -> Result<Vec<Counts>, Error> {
     let report = raw.join("counts.ncu-rep");
     let mut command = Command::new(ncu);
@@ -148,7 +148,7 @@ fn profiled(request: &Request, ncu: &Path, raw: &Path) -> Result<Vec<Counts>, Er
     parse_counts(&tools::source_page(ncu, &report)?)
 }
 
-/// A name as a pattern that matches it alone.
+/// Escapes a name to a pattern that matches it alone.
 fn escaped(name: &str) -> String {
     name.chars().flat_map(|c| if c.is_alphanumeric() || c == '_' { vec![c] } else { vec!['\\', c] }).collect()
 }
@@ -176,7 +176,7 @@ fn put_together(
     let code = code.ok_or_else(|| Error::NoCode(launch.kernel.clone()))?;
     let fixed = tools::resources(&module, &launch.kernel)?;
     let resources = Resources { shared_bytes: fixed.shared_bytes + launch.shared_bytes, ..fixed };
-    // A part of the blocks has a part of the counts: only the whole launch can be compared.
+    // Counts cover all blocks, so that only complete launches can be compared.
     let whole = launch.blocks >= launch.grid.iter().product();
     let file = request.out.join(format!("kernel-{}.traceg", number + 1));
     let mut out = BufWriter::new(File::create(&file)?);

@@ -1,5 +1,5 @@
-//! Machine code as `nvdisasm -c` prints it: the instructions of each function, and where each may
-//! go next.
+//! Parses machine code printed by `nvdisasm -c`: the instructions of each function, and their
+//! successors.
 
 use std::collections::HashMap;
 
@@ -8,25 +8,25 @@ use crate::Error;
 /// Bytes of an instruction, from Volta on.
 pub const INSTRUCTION_BYTES: u32 = 16;
 
-/// Where an instruction leads.
+/// Successors of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// To the one after it.
+    /// The next instruction.
     On,
-    /// To one of these, and if it is conditional to the one after it.
+    /// One of these, or the next instruction if conditional.
     Jump(Vec<usize>),
-    /// Into a function, and later to the one after it.
+    /// A function, and the next instruction after its return.
     Call(Option<usize>),
-    /// Back to where its function was called.
+    /// The caller.
     Return,
-    /// Nowhere, for the lanes whose predicate holds.
+    /// None, for the lanes whose predicate holds.
     Exit,
 }
 
 /// One instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// With its suffixes, as `LDG.E.64`.
+    /// The opcode with suffixes, such as `LDG.E.64`.
     pub opcode: String,
     /// True if the instruction is predicated.
     pub conditional: bool,
@@ -34,29 +34,29 @@ pub struct Instruction {
     pub written: Option<u8>,
     /// The general registers it reads.
     pub read: Vec<u8>,
-    /// Where it leads.
+    /// Successors.
     pub next: Next,
 }
 
 impl Instruction {
-    /// Its name without suffixes.
+    /// Returns the opcode without suffixes.
     pub fn base(&self) -> &str {
         self.opcode.split('.').next().unwrap_or_default()
     }
 
-    /// Returns whether diverged lanes reconverge here.
+    /// Returns true if diverged lanes reconverge here.
     pub fn reconverges(&self) -> bool {
         matches!(self.base(), "BSYNC" | "WARPSYNC" | "BAR")
     }
 }
 
-/// The machine code of each section, by the name of its kernel.
+/// The machine code of each section, by kernel.
 pub type Sections = HashMap<String, Vec<Instruction>>;
 
-/// Reads what `nvdisasm -c` prints.
+/// Parses the output of `nvdisasm -c`.
 ///
 /// # Errors
-/// [`Error::Sass`] with the line that is not understood.
+/// [`Error::Sass`] with the invalid line.
 pub fn parse(text: &str) -> Result<Sections, Error> {
     let mut sections = Sections::new();
     let mut open: Option<(String, Vec<&str>, HashMap<&str, usize>)> = None;
@@ -87,13 +87,13 @@ fn close(sections: &mut Sections, open: Option<Open<'_>>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One line: its address in a comment, perhaps a predicate, the opcode, and its operands up to a
+/// Parses a line: an address in a comment, an optional predicate, the opcode, and operands up to a
 /// semicolon.
 fn instruction(line: &str, labels: &HashMap<&str, usize>) -> Result<Instruction, Error> {
     let wrong = || Error::Sass(line.to_owned());
     let code = line.split_once("*/").ok_or_else(wrong)?.1;
     let end = code.find(';').ok_or_else(wrong)?;
-    // Targets of an indirect branch stand in a comment before the semicolon.
+    // Targets of an indirect branch are in a comment before the semicolon.
     let (code, targets) = code[..end].split_once("(*").unwrap_or((&code[..end], ""));
     let mut code = code.trim().trim_start_matches('{').trim();
     let mut conditional = false;
@@ -115,7 +115,7 @@ fn instruction(line: &str, labels: &HashMap<&str, usize>) -> Result<Instruction,
         "EXIT" | "KILL" => Next::Exit,
         _ => Next::On,
     };
-    // `BRA P1, target` and `BRA.DIV` go on where the operand does not hold.
+    // `BRA P1, target` and `BRA.DIV` fall through if the operand does not hold.
     conditional |=
         matches!(next, Next::Jump(_)) && base == "BRA" && (operands.contains(',') || opcode.contains("DIV"));
     Ok(Instruction { opcode: opcode.to_owned(), conditional, written, read, next })
@@ -132,7 +132,7 @@ const WRITE_NOTHING: [&str; 16] = [
     "R2UR", "MEMBAR", "UBLKCP",
 ];
 
-/// The general registers among the operands: the first one is written if it comes before all else.
+/// Returns the general registers among the operands: the first one is written if it comes first.
 fn registers(opcode: &str, operands: &str) -> (Option<u8>, Vec<u8>) {
     let base = opcode.split('.').next().unwrap_or_default();
     let mut found = Vec::new();
@@ -160,8 +160,8 @@ fn registers(opcode: &str, operands: &str) -> (Option<u8>, Vec<u8>) {
     }
 }
 
-/// Comparisons write predicates, which come first, and read every register; others may write a
-/// register after one.
+/// Returns true if an operand is the written one. Comparisons write predicates, which come first,
+/// and read every register; others may write a register after a predicate.
 fn comes_first(base: &str, at: usize) -> bool {
     at == 0 || !base.ends_with("SETP") && base != "PLOP3" && base != "R2P" && base != "VOTE"
 }

@@ -1,4 +1,4 @@
-//! A launch as a trace in Accel-Sim's text, tracer version 5.
+//! Writes a launch as a trace in Accel-Sim's text format, tracer version 5.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::{
     warp::{Executed, assemble},
 };
 
-/// Where the local memory of all threads is taken to begin: no allocation lies there.
+/// Assumed base of all threads' local memory, where no allocation is.
 const LOCAL_BASE: u64 = 0x7e00_0000_0000;
 
 /// Totals of a written trace.
@@ -22,15 +22,15 @@ const LOCAL_BASE: u64 = 0x7e00_0000_0000;
 pub struct Written {
     /// Warp instructions.
     pub instructions: u64,
-    /// Those among them that the hardware counted, if its counts are known.
+    /// Warp instructions counted by the hardware, if known.
     pub counted: Option<u64>,
-    /// Branches at which more than one way fitted the events.
+    /// Branches at which more than one way matched the events.
     pub choices: u64,
     /// Thread blocks.
     pub blocks: u64,
 }
 
-/// Resources of a kernel on an SM, from its module and its launch.
+/// A kernel's resources on an SM, from its module and its launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resources {
     /// Registers of a thread.
@@ -39,7 +39,7 @@ pub struct Resources {
     pub shared_bytes: u32,
 }
 
-/// Writes a launch; `architecture` is the number of its machine code, as 90.
+/// Writes a launch; `architecture` is that of the machine code, such as 90.
 ///
 /// # Errors
 /// [`Error`] if the events do not fit the machine code, or if `out` fails.
@@ -119,7 +119,7 @@ fn head(
     )
 }
 
-/// Four-byte words of local memory that a thread uses.
+/// Returns the four-byte words of local memory per thread.
 fn local_words(events: &[Event]) -> u64 {
     let end = |event: &Event| {
         let last = match &event.lanes {
@@ -135,7 +135,7 @@ fn local_words(events: &[Event]) -> u64 {
     locals.map(end).max().unwrap_or(0).min(1 << 20)
 }
 
-/// A warp's place in local memory, where a word of all lanes lies together.
+/// A warp's local memory, in which a word of all lanes is contiguous.
 #[derive(Clone, Copy)]
 struct Local {
     warp: u64,
@@ -176,8 +176,8 @@ fn line(
     }
 }
 
-/// Bytes for each lane, and the addresses: as a first one and a stride where the lanes follow one
-/// another, else all.
+/// Writes bytes per lane, and the addresses: the first and a stride if lanes are evenly spaced,
+/// else all.
 fn addresses(out: &mut impl Write, event: &Event, local: Local) -> io::Result<()> {
     write!(out, "{} ", event.bytes)?;
     let lanes = event.mask.count_ones();

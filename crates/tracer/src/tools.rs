@@ -8,20 +8,20 @@ use std::{
 
 use crate::{Error, Resources};
 
-/// Folders of toolkits, the ones that the environment names first.
+/// Lists the folders of toolkits, those of environment variables first.
 fn toolkits() -> Vec<PathBuf> {
     let named = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| env::var_os(name).map(PathBuf::from));
     named.chain([PathBuf::from("/usr/local/cuda"), PathBuf::from("/opt/cuda")]).collect()
 }
 
-/// A program on PATH or in a toolkit.
+/// Finds a program on PATH or in a toolkit.
 fn program(name: &'static str) -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(toolkits().into_iter().map(|toolkit| toolkit.join("bin")));
     folders.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or(Error::Missing(name))
 }
 
-/// The library of the Sanitizer API.
+/// Finds the library of the Sanitizer API.
 ///
 /// # Errors
 /// [`Error::Missing`] if no toolkit has it.
@@ -38,7 +38,7 @@ pub fn sanitizer() -> Result<PathBuf, Error> {
         .ok_or(Error::Missing(NAME))
 }
 
-/// The profiler, if there is one.
+/// Finds the profiler.
 pub fn profiler() -> Option<PathBuf> {
     program("ncu").ok()
 }
@@ -53,18 +53,18 @@ fn output(tool: &'static str, output: std::io::Result<Output>) -> Result<String,
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The machine code of a module as text.
+/// Disassembles a module.
 ///
 /// # Errors
-/// [`Error`] if there is no disassembler, or it does not take the module.
+/// [`Error`] if there is no disassembler, or it rejects the module.
 pub fn disassemble(module: &Path) -> Result<String, Error> {
     output("nvdisasm", Command::new(program("nvdisasm")?).arg("-c").arg(module).output())
 }
 
-/// Registers of a thread and static shared memory of a block, for a kernel of a module.
+/// Returns registers per thread and static shared memory of a kernel.
 ///
 /// # Errors
-/// [`Error`] if `cuobjdump` is missing, or says nothing of the kernel.
+/// [`Error`] if `cuobjdump` is missing, or does not list the kernel.
 pub fn resources(module: &Path, kernel: &str) -> Result<Resources, Error> {
     let text =
         output("cuobjdump", Command::new(program("cuobjdump")?).arg("-res-usage").arg(module).output())?;
@@ -84,7 +84,7 @@ fn parse_resources(text: &str, kernel: &str) -> Option<Resources> {
 /// Returns the instruction counts of each launch in a profiler report, as CSV.
 ///
 /// # Errors
-/// [`Error::Tool`] if the profiler does not take the report.
+/// [`Error::Tool`] if the profiler rejects the report.
 pub fn source_page(ncu: &Path, report: &Path) -> Result<String, Error> {
     let arguments = ["--page", "source", "--csv", "--print-source", "sass"];
     output("ncu", Command::new(ncu).arg("--import").arg(report).args(arguments).output())

@@ -1,9 +1,8 @@
-//! A warp's instructions from its events, divergence included.
+//! Reconstructs a warp's instructions from its events, with divergence.
 //!
-//! Every lane remembers the last event it took part in. Lanes that come to an event from the same
-//! last one walk there together. What lanes walked from a common event before they parted is the
-//! beginning of both paths: it was one execution for both. Where lanes of several last events meet,
-//! the end of their paths from the point of reconvergence on is one execution too.
+//! Every lane has a last event. Lanes that reach an event from the same last event take the same
+//! path. The common beginning of the paths of lanes that diverged is one execution. Where lanes of
+//! different last events reconverge, the common end of their paths is one execution too.
 
 use std::collections::HashMap;
 
@@ -17,9 +16,9 @@ use crate::{
 /// One execution of an instruction by a warp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
-    /// Number of the instruction in its function.
+    /// Index of the instruction in its function.
     pub at: usize,
-    /// Lanes that took part, as far as it is known: those of an access are exact.
+    /// Active lanes, as far as known; exact for accesses.
     pub mask: u32,
     /// The event, for its addresses.
     pub event: Option<usize>,
@@ -28,7 +27,7 @@ pub struct Executed {
 /// Path of lanes since an event: the instructions, and the position of each in the result.
 type Walked = Vec<(usize, usize)>;
 
-/// A warp that is being put together.
+/// State of the reconstruction.
 struct Warp<'a> {
     code: &'a [Instruction],
     done: Vec<Executed>,
@@ -36,21 +35,21 @@ struct Warp<'a> {
     last: [usize; 32],
     /// Return addresses of the lanes' calls, by their last event.
     calls: HashMap<usize, Vec<usize>>,
-    /// Where lanes go on after an event.
+    /// Instruction at which lanes continue after an event.
     resume: HashMap<usize, usize>,
     walked: HashMap<usize, Walked>,
-    /// The first event after another one at which lanes may be turned off: its instruction, its
-    /// place in the result, its number.
+    /// The first event after another one at which lanes may be inactive: its instruction, its
+    /// position in the result, its index.
     follow: HashMap<usize, (usize, usize, usize)>,
-    /// Instructions that are events when any lane takes part.
+    /// Instructions that leave an event for any active lane.
     shown: Vec<bool>,
 }
 
-/// The instructions of a warp, from all of its events in order.
+/// Returns a warp's instructions from all its events in order.
 ///
 /// # Errors
-/// [`Error::NoPath`] if the machine code has no way from one event to the next, [`Error::Raw`] if
-/// the first event is not the warp's beginning.
+/// [`Error::NoPath`] if no path connects two events, [`Error::Raw`] if the first event is not the
+/// warp's start.
 pub fn assemble(code: &[Instruction], flow: &mut Flow<'_>, events: &[Event]) -> Result<Vec<Executed>, Error> {
     let Some(first) = events.first().filter(|event| event.kind == Kind::Enter) else {
         return Err(Error::Raw("a warp whose beginning was not seen"));
@@ -79,7 +78,7 @@ pub fn assemble(code: &[Instruction], flow: &mut Flow<'_>, events: &[Event]) -> 
 }
 
 impl Warp<'_> {
-    /// Brings lanes to a goal, in groups by their last event.
+    /// Moves lanes to a goal, in groups by their last event.
     fn walk(&mut self, flow: &mut Flow<'_>, mask: u32, goal: Goal) -> Result<(), Error> {
         let mut groups: Vec<(usize, u32)> = Vec::new();
         for lane in (0..32).filter(|lane| mask >> lane & 1 == 1) {
@@ -89,7 +88,7 @@ impl Warp<'_> {
                 None => groups.push((last, 1 << lane)),
             }
         }
-        // The group that came furthest goes last: its path has the common end.
+        // The group that is furthest goes last: its path has the common end.
         groups.sort_unstable();
         let mut paths = Vec::new();
         for &(last, lanes) in &groups {
@@ -97,7 +96,7 @@ impl Warp<'_> {
         }
         let Some((last, lanes, main)) = paths.pop() else { return Ok(()) };
         for (other, lanes, path) in paths {
-            // Lanes that exit do not meet again.
+            // Exiting lanes do not reconverge.
             let own =
                 if goal == Goal::Exit { path.len() } else { path.len() - self.common_end(&path, &main) };
             self.emit(other, lanes, &path[..own], goal);
@@ -113,7 +112,7 @@ impl Warp<'_> {
         end.iter().position(|&at| self.code[at].reconverges()).map_or(same, |first| same - first)
     }
 
-    /// Appends a path from an event; what others walked from there is joined, not repeated.
+    /// Appends a path from an event, merged with what other lanes executed from there.
     fn emit(&mut self, last: usize, lanes: u32, path: &[usize], goal: Goal) {
         let (mut event, mut known, mut place) = (last, 0, None);
         let mut done = 0;
@@ -121,14 +120,15 @@ impl Warp<'_> {
             let at = path[done];
             let walked = self.walked.entry(event).or_default();
             if let Some(&(same, where_)) = walked.get(known).filter(|(same, _)| *same == at) {
-                // Others were here with these lanes.
+                // Other lanes were here with these lanes.
                 self.join(same, where_, lanes);
                 (known, place) = (known + 1, Some(where_));
             } else if let Some(&(same, where_, next)) =
                 self.follow.get(&event).filter(|_| known == walked.len())
                 && same == at
             {
-                // An event of others, at which these lanes were turned off: they went on with them.
+                // An event of other lanes, at which these lanes were inactive: they continue with
+                // them.
                 (event, known, place) = (next, 0, Some(where_));
             } else {
                 break;
@@ -146,21 +146,20 @@ impl Warp<'_> {
         if longer.len() > walked.len() {
             *walked = longer;
         }
-        // Lanes that end at an exit leave by it.
+        // Lanes that end at an exit leave there.
         if let (Some(place), Goal::Exit) = (place, goal) {
             self.done[place].mask |= lanes;
         }
     }
 
-    /// Adds lanes to an execution, unless it is one that lanes without an event do not take part
-    /// in.
+    /// Adds lanes to an execution, unless inactive lanes would leave an event there.
     fn join(&mut self, at: usize, place: usize, lanes: u32) {
         if !off(self.code, &self.shown, at) {
             self.done[place].mask |= lanes;
         }
     }
 
-    /// Lanes have reached an event and go on from it.
+    /// Records that lanes have reached an event and continue from it.
     fn arrive(&mut self, number: usize, event: &Event, at: usize) {
         let lane = event.mask.trailing_zeros().min(31) as usize;
         let mut calls = self.calls.get(&self.last[lane]).cloned().unwrap_or_default();
@@ -184,7 +183,7 @@ impl Warp<'_> {
         for lane in (0..32).filter(|lane| event.mask >> lane & 1 == 1) {
             self.last[lane] = number;
         }
-        // What no lane can come back to is forgotten.
+        // Drops events to which no lane can return.
         if self.resume.len() > 64 {
             let oldest = self.last.iter().copied().min().unwrap_or(0);
             self.resume.retain(|&event, _| event >= oldest);
@@ -195,7 +194,7 @@ impl Warp<'_> {
     }
 }
 
-/// Returns whether lanes that execute an instruction always leave an event or exit there.
+/// Returns true if lanes that execute an instruction always leave an event or exit there.
 fn off(code: &[Instruction], shown: &[bool], at: usize) -> bool {
     shown[at] || code[at].conditional && code[at].next == Next::Exit
 }
@@ -221,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Instructions with their masks, as they were executed.
+    /// Returns the executed instructions with their masks.
     fn run(code: &[Instruction], events: &[Event]) -> Vec<(usize, u32)> {
         let mut shown = vec![false; code.len()];
         events.iter().skip(1).for_each(|event| shown[(event.pc / INSTRUCTION_BYTES) as usize] = true);

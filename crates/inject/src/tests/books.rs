@@ -1,4 +1,4 @@
-//! Sequences of calls: `tests/sequences` has those that were recorded on a GPU.
+//! Sequences of calls: `tests/sequences` holds some recorded on a GPU.
 
 use super::book::{Book, Event, How};
 
@@ -36,7 +36,7 @@ fn event(line: &str) -> Event {
     }
 }
 
-/// The books after a sequence, every line of which is written as it was read.
+/// Returns the table after a sequence, whose lines round-trip.
 fn after(sequence: &str) -> Book {
     let mut book = Book::default();
     for line in sequence.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -137,7 +137,8 @@ fn failed_and_empty_allocations_are_none() {
     assert!(live(&after("allocated 0x0 64 plain 0xc1 0\nallocated 0x1000 0 plain 0xc1 0")).is_empty());
 }
 
-/// A segment of 64 KiB that a pool cuts in two pieces and a free end, beside memory of no pool.
+/// A segment of 64 KiB that a pool cuts into two pieces and a free end, and memory outside the
+/// pool.
 const POOL: &str = "allocated 0x10000 65536 plain 0xc1 0
                     allocated 0x90000 4096 plain 0xc1 1
                     piece 0x10000 4096 2
@@ -187,7 +188,7 @@ fn a_piece_may_lie_in_several_mapped_parts() {
 }
 
 /// Programs of `tests/gpu`, recorded on an H200 with `--keep-log`: allocations, slots, short-lived
-/// ones, what lives at the end, and the most bytes, each counted by hand from the sequence.
+/// ones, live ones at the end, and peak bytes, each counted by hand from the sequence.
 #[test]
 fn sequences_of_real_programs() {
     for (sequence, expected) in [

@@ -1,4 +1,4 @@
-//! Logs to records.
+//! Logs converted to records.
 
 use buddy_snapshot::Run;
 
@@ -11,7 +11,7 @@ use crate::{collect, parse, report};
 const HEAD: &str = "buddy-watch 2\npid 42\nrank 3\nargument /opt/cg\nargument C\ncodec bpc\ncodec zeros32\n\
                     card NVIDIA H200\ndriver 13000\nsite 0 cg.cu:5\nslot 0 0 1 8320 plain\nslot 1 0 2 128 async\n";
 
-/// A look at launch `n` that sees the first allocation, of 65 entries.
+/// A snapshot at launch `n` of the first allocation, of 65 entries.
 fn look(n: u64) -> String {
     let rows = format!("{} 5", "0".repeat(64));
     format!(
@@ -96,13 +96,13 @@ fn dumps_become_a_run() {
     assert_eq!(std::fs::read(to.join("snapshot-1/cg.cu:5")).unwrap().len(), 8320);
     assert_eq!(std::fs::read(to.join("sometimes/snapshot-1/cg.cu:5#2")).unwrap().len(), 128);
     assert!(!from.exists());
-    // What `buddy profile` reads of it.
+    // `buddy profile` reads the result.
     let arrays = Run::open(&to).unwrap().snapshot(1).unwrap();
     assert_eq!((arrays[0].name.as_str(), arrays[0].bytes()), ("cg.cu:5", &[7; 8320][..]));
 }
 
-/// What the library writes of a look is what the reader reads: an allocation of 300 pages in blocks
-/// of two, whose counts need two digits, and one of 3 entries.
+/// The reader parses what the library writes: an allocation of 300 pages in blocks of two, whose
+/// counts need two digits, and one of 3 entries.
 #[test]
 fn blocks_are_read_as_they_are_written() {
     let table = Table::new(&[(0, 0x1000, 300 * 8192), (1, 0x90_0000, 384)]);
@@ -126,8 +126,7 @@ fn blocks_are_read_as_they_are_written() {
     assert_eq!(seen[&1].rows, ["555"]);
 }
 
-/// A process that was killed while it looked: the file of the last look is not whole, and the look
-/// does not count.
+/// A process killed during a snapshot: the snapshot's file is truncated, and it does not count.
 #[test]
 fn looks_are_read_from_their_own_files() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! When looks are taken.
+//! The schedule of snapshots.
 
 use super::spacing::Spacing;
 

@@ -1,5 +1,7 @@
-"""Compares a live record (`buddy watch`) with the profile (`buddy profile --json`) of the full snapshots that were written at the
-same moments. Exits with 1 unless every histogram of every codec of the profile is equal."""
+"""Compares a live record (`buddy watch`) with the profile of full snapshots (`buddy profile --json`).
+
+The snapshots are those written at the same moments. Exits with 1 unless every histogram of every codec
+of the profile is equal."""
 import json
 import sys
 

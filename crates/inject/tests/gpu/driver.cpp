@@ -1,4 +1,4 @@
-// A program of the driver's interface alone: no runtime, two contexts, a module from PTX.
+// A program of the driver API alone: no runtime, two contexts, a module from PTX.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ int main() {
     CUdevice device;
     CALL(cuDeviceGet, &device, 0);
     unsigned long long found = once(device, 0);
-    // The context ends with memory in it, and another one comes.
+    // The context ends with live memory, and another one begins.
     CALL(cuDevicePrimaryCtxReset_v2, device);
     found += once(device, 1);
     CALL(cuCtxSynchronize);

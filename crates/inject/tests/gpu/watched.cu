@@ -1,6 +1,6 @@
-// Programs to be watched, one for each way to have device memory: `watched MODE [GB]`. Each prints
-// a sum of what it computed, which must be the same whether it is watched or not. run.sh builds
-// them for both runtimes and compares.
+// Test programs for watching, one for each way to allocate device memory: `watched MODE [GB]`. Each
+// prints a sum of its results, which must not depend on watching. run.sh builds them for both
+// runtimes and compares.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef unsigned long long u64;
         }                                                                               \
     } while (0)
 
-// A third zeros, a third a ramp, a third noise, changed by the step.
+// A third zeros, a third a ramp, a third noise; depends on the step.
 __global__ void fill(u32* words, u64 count, u32 step) {
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
         u32 part = (u32)(i * 3 / count), hash = (u32)i * 2654435761u + step;
@@ -34,7 +34,7 @@ __global__ void fill(u32* words, u64 count, u32 step) {
     }
 }
 
-// Numbers of bf16 with ten exponents, two to a word, changed by the step; zeros in front.
+// Pairs of bf16 numbers with ten exponents; depends on the step; zeros in front.
 __global__ void fill_bf16(u32* words, u64 count, u32 step) {
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
         u32 hash = ((u32)i + step) * 2654435761u;
@@ -118,8 +118,8 @@ static u64 managed() {
     return words[count - 1] + total(words, count);
 }
 
-// Managed memory on which host and GPU take turns, as where coarse grids are the host's: the host
-// has every page of one in eight parts, the GPU the rest.
+// Managed memory that host and GPU access alternately, as with coarse grids on the host: the host
+// has one in eight parts, the GPU the rest.
 static u64 turns() {
     u32* words;
     u64 count = 1 << 27, part = count / 8;
@@ -168,7 +168,7 @@ static u64 mapped() {
     return found;
 }
 
-// A graph of launches and of memory of its own, captured, and launched many times.
+// A captured graph of launches and its own memory, launched many times.
 static u64 graph() {
     u32* words;
     u64 count = 1 << 20;
@@ -239,7 +239,7 @@ static u64 bf16() {
     return total(words, count);
 }
 
-// A pool of the program's own: two pieces, one of which moves, and what is free.
+// A pool of the program's own: two pieces, one of which moves, and free space.
 static char* pool;
 static bool moved;
 static void tell() {
@@ -263,7 +263,7 @@ static u64 pieces() {
     return found;
 }
 
-// What the program leaves running when it crashes is its own error.
+// A kernel faults; the program reports the error itself.
 static u64 crash() {
     u64 found = plain(1 << 20, 12);
     printf("before %llu\n", found);
@@ -275,7 +275,7 @@ static u64 crash() {
     return found;
 }
 
-// Goes on until a signal ends it.
+// Runs until a signal ends it.
 static u64 wait_for_signal() {
     u32* words;
     CHECK(cudaMalloc(&words, 1 << 20));
