@@ -1,11 +1,11 @@
-//! Times shapes of the kernels of linear layers on the GPU that is here, in turn with what the
-//! library takes and with cuBLASLt's best.
+//! Times kernel shapes of linear layers on this GPU, alternating with the library's own choice and
+//! cuBLASLt's fastest algorithm.
 //!
 //!     cargo run --release -p buddy-gpu-lab --example linear_tune FILE [ROWSxCOLUMNS...]
 //!
-//! A line of the file is a number of tokens and a way: `8 w:8,4,4,4,6,1` (`buddy_cuda::Trial` has
-//! what the numbers are). With `--compile` before it, its kernels are compiled into the cache,
-//! which needs no GPU; names after the file are those of other programs to be compiled.
+//! Each line of the file is a number of tokens and a way: `8 w:8,4,4,4,6,1` (`buddy_cuda::Trial`
+//! explains the numbers). With `--compile` before it, its kernels are compiled into the cache,
+//! which needs no GPU; further names are prefixes of other programs to compile.
 
 use std::{error::Error, fs};
 
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tokens, a way as it is written, and the way.
+/// Tokens, the way as text, and the way.
 type Line = (u32, String, Trial);
 
 fn ways(text: &str) -> Result<Vec<Line>, Box<dyn Error>> {
@@ -62,7 +62,7 @@ fn ways(text: &str) -> Result<Vec<Line>, Box<dyn Error>> {
         .collect()
 }
 
-/// Everything that trials need, and programs whose names begin so.
+/// Compiles the kernels of the trials, and the programs whose names have these prefixes.
 fn compile(lines: &[Line], names: &[String]) -> Result<(), Box<dyn Error>> {
     let kind = CodecKind::Bf16;
     let bf16 = [Source::codec(kind), Source::survey(&[kind]), Source::frozen(kind)];

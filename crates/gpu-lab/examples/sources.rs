@@ -17,7 +17,7 @@ fn main() {
             "options": source.options(architecture),
         })
     };
-    // A program is asked only of architectures that it is for.
+    // A program is compiled only for architectures that it supports.
     let number = |name: &String| name.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
     let for_each = |source: &Source| {
         let source = source.clone();

@@ -1,4 +1,4 @@
-//! Tries shapes of the fused examples on the GPU that is here, and prints what each gives.
+//! Tries shapes of the fused examples on this GPU, and prints the results.
 //!
 //!     cargo run --release -p buddy-gpu-lab --example tune [stencil | spmv]... [first]
 //!
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A shape that does not run is a line too.
+/// A shape that fails prints a line too.
 fn print(gpu: &Gpu, example: Example, shapes: Shapes, shape: &str) {
     match tune(gpu, example, shapes) {
         Ok(rows) => {

@@ -1,12 +1,12 @@
-// What attention is measured and proved by: plain keys and values in the order of a cache, and a
+// Kernels that measure and verify attention: plain keys and values in the order of a cache, and a
 // reference in double precision.
 #include "fill.cuh"
 #include "kv.cuh"
 
 using namespace buddy;
 
-// Keys and values of tokens into plain memory, each entry of 128 bytes where the cache has it. A
-// thread to 16 bytes.
+// Copies keys and values of tokens to plain memory, each entry at 128 bytes times its index in the
+// cache. A thread copies 16 bytes.
 extern "C" __global__ void attention_put(KvCache cache, const uint4* keys, const uint4* values, const long long* slots, u32 layer,
                                          u32 tokens, uint4* to) {
     u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x, row = (u64)cache.heads * cache.head_entries * CHUNKS;
@@ -17,8 +17,8 @@ extern "C" __global__ void attention_put(KvCache cache, const uint4* keys, const
     to[cache.entry(layer, page, (u32)head, place, which, part) * CHUNKS + chunk] = (which ? values : keys)[at % (tokens * row)];
 }
 
-// bf16 of normal numbers with this sigma; of `share` in 65536 entries a third are zeros, a third
-// any bits but those of what is not finite, and a third a few values among zeros.
+// Fills memory with normal bf16 values. Of 65536 entries `share` are irregular: a third zeros, a
+// third random finite values, and a third a few values among zeros.
 extern "C" __global__ void attention_fill(u32* to, u64 words, u64 seed, float sigma, u32 share) {
     for (u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x; at < words; at += gridDim.x * (u64)blockDim.x) {
         u64 random = mix(seed ^ mix(at)), of_entry = mix(seed ^ mix(at / WORDS + (1ull << 61)));
@@ -34,17 +34,17 @@ BUDDY_FN double value(const unsigned short* at) { return __uint_as_float((u32)*a
 
 struct Reference {
     const unsigned short *queries, *keys, *values, *out;
-    const long long* starts;  // the first row of each sequence
+    const long long* starts;  // first row of each sequence
     const int* lengths;
-    double* scores;  // room for those of the longest sequence, for each block
+    double* scores;  // scratch for the scores of the longest sequence, one per block
     u64 room;
     u32 tokens, heads, group, head_values;
     double scale, limit;
     u64* wrong;
 };
 
-// A block for each head of each token that asks. Counts results that are further from an exact one
-// than rounding explains; `limit` is a share of the sum of magnitudes.
+// One block per query head and token. Counts the results whose distance from the exact one exceeds
+// rounding; `limit` is a fraction of the sum of magnitudes.
 extern "C" __global__ void __launch_bounds__(128) attention_check(Reference of) {
     u32 asks = of.heads * of.group, head = blockIdx.x % asks / of.group, token = blockIdx.x / asks % of.tokens;
     u32 sequence = blockIdx.x / asks / of.tokens, dim = of.head_values;

@@ -1,15 +1,15 @@
-// Conjugate gradients on one implicit step of heat conduction in a cube of n^3 cells with cold
-// walls: 27 on the diagonal, -1 for each of the 26 neighbours. The matrix is stored, in CSR form
-// with 27 elements to a row; those beyond the walls are zeros in the row's own column. It is plain,
-// or in layouts of matrix.cuh: a byte for a value, three for a column. All sums have one order, so
-// that both give the same numbers to the bit.
+// Conjugate gradients for one implicit step of heat conduction in a cube of n^3 cells with cold
+// walls: 27 on the diagonal, -1 for each of the 26 neighbours. The matrix is in CSR form with 27
+// elements per row; elements beyond the walls are zeros in the row's own column. It is plain, or in
+// layouts of matrix.cuh: one byte per value, three per column. All sums have a fixed order, so that
+// both give bit-identical results.
 #include "matrix.cuh"
 #include "shared.cuh"
 
 namespace buddy {
 
-// A block has a row for each thread, and brings their elements, whole entries, to shared memory:
-// neighbours then gather neighbours.
+// A block has one row per thread, and loads their elements, whole entries, to shared memory, so
+// that neighbouring threads gather neighbouring cells.
 constexpr u32 ROW = 27, BLOCK = 128, TILE = BLOCK * ROW;
 constexpr double DIAGONAL = 27, NEIGHBOUR = -1;
 
@@ -17,17 +17,17 @@ struct Cube {
     u32 n;
 
     BUDDY_FN u64 rows() const { return (u64)n * n * n; }
-    // Elements, to a whole entry.
+    // Elements, rounded up to a whole entry.
     BUDDY_FN u64 elements() const { return (rows() * ROW + MATRIX_ENTRY - 1) / MATRIX_ENTRY * MATRIX_ENTRY; }
 
-    // The cell at a step from another, each of -1, 0, 1; whether it is in the cube.
+    // Finds the cell at an offset of -1, 0 or 1 along each axis; returns false outside the cube.
     BUDDY_FN bool neighbour(u64 cell, int i, int j, int k, u64& there) const {
         u32 x = (u32)(cell % n), y = (u32)(cell / n % n), z = (u32)(cell / n / n);
         there = cell + i + (long long)j * n + (long long)k * n * n;
         return x + i < n && y + j < n && z + k < n;
     }
-    // An element's column, and its value's place in the table: 0, NEIGHBOUR, DIAGONAL. Past the
-    // last row lie zeros.
+    // An element's column, and its value's index in the table: 0, NEIGHBOUR, DIAGONAL. Zeros past
+    // the last row.
     BUDDY_FN void element(u64 at, u32& column, u32& place) const {
         u64 row = at / ROW < rows() ? at / ROW : rows() - 1, there;
         int k = (int)(at % ROW);
@@ -42,7 +42,7 @@ struct Cube {
     }
 };
 
-// Makes the matrix where it is to lie, a thread to an entry; columns that do not fit are counted.
+// Builds the packed matrix in place, one thread per entry; counts columns that do not fit.
 extern "C" __global__ void cg_make_packed(Cube cube, TableValues values, OffsetColumns columns, u64* others) {
     u64 e = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (e * MATRIX_ENTRY >= cube.elements()) return;
@@ -69,7 +69,7 @@ struct State {
     double rr, pap, rr_next;
 };
 
-// The sum of a block's numbers, in a fixed order, to `partial[block]`.
+// Sums a block's numbers, in a fixed order, to `partial[block]`.
 BUDDY_FN void block_sum(double sum, double* partial) {
     __shared__ double parts[BLOCK / 32];
     BUDDY_UNROLL
@@ -82,13 +82,13 @@ BUDDY_FN void block_sum(double sum, double* partial) {
     partial[blockIdx.x] = all;
 }
 
-// A thread's cells, one after the other.
+// Calls `use` for a thread's cells, one after the other.
 template <class Use>
 BUDDY_FN void each_cell(u64 cells, Use use) {
     for (u64 i = blockIdx.x * (u64)BLOCK + threadIdx.x; i < cells; i += (u64)gridDim.x * BLOCK) use(i);
 }
 
-// One block: what the blocks of a kernel have left.
+// One block: sums the partial sums of a kernel's blocks.
 extern "C" __global__ void cg_sum(const double* partial, u32 count, double* to) {
     double sum = 0;
     for (u32 i = threadIdx.x; i < count; i += BLOCK) sum += partial[i];
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) cg_begin(Cube cube, double* 
     block_sum(sum, partial);
 }
 
-// Bytes that follow one another, into shared memory by all threads.
+// Copies contiguous bytes to shared memory with all threads.
 template <u32 BYTES>
 BUDDY_FN void bring(void* to, const void* from) {
     static_assert(BYTES % 16 == 0, "whole copies");
@@ -192,8 +192,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) cg_direction(u64 rows, const
 }
 extern "C" __global__ void cg_next(State* state) { state->rr = state->rr_next; }
 
-// Partial sums of |b - Ax|^2, where A is applied as it is defined and not as it is stored: a check
-// of the solver and of the matrix.
+// Partial sums of |b - Ax|^2, with A computed from its definition instead of its storage: checks
+// the solver and the matrix.
 extern "C" __global__ void __launch_bounds__(BLOCK) cg_residual(Cube cube, const double* x, double* partial) {
     double all = 0;
     each_cell(cube.rows(), [&](u64 cell) {

@@ -1,14 +1,14 @@
-// Data to try codecs on, made in place from the position alone.
+// Test data for codecs, a function of the position alone.
 #pragma once
 #include "bits.cuh"
 
 namespace buddy {
 
 enum Fill : u32 {
-    FILL_NOISE = 0,    // nothing to find
-    FILL_ZEROS = 1,    // zeros, but for a word in some pages
-    FILL_VARIED = 2,   // every page of another kind: what a size histogram sees
-    FILL_RAMP = 3,     // integers that grow, with 5 to 12 noisy low bits by page: two sectors of BPC
+    FILL_NOISE = 0,  // incompressible
+    FILL_ZEROS = 1,  // zeros, except for a word in some pages
+    FILL_VARIED = 2,  // a different kind in every page, for size histograms
+    FILL_RAMP = 3,  // increasing integers with 5 to 12 noisy low bits by page: two sectors of BPC
     FILL_FIELD64 = 4,  // a smooth field of doubles, neighbours close in value: two sectors of 64-bit planes
     FILL_WEIGHTS = 5,  // normal bf16 values, sigma 0.02
     FILL_RELU = 6,     // floats, half of them zero
@@ -42,7 +42,7 @@ BUDDY_FN u32 float_bits(float value) {
     return both.bits;
 }
 
-// Half precision of a positive number below 65504, cut off.
+// Half precision of a positive number below 65504, truncated.
 BUDDY_FN u32 half_bits(float value) {
     u32 bits = float_bits(value), exponent = bits >> 23 & 0xff;
     return value <= 0 || exponent < 113 ? 0 : (exponent - 112) << 10 | (bits >> 13 & 0x3ff);
@@ -71,7 +71,7 @@ BUDDY_FN u32 corner(u64 at) {
     return (u32)(z * 10201 + y * 101 + x) + offsets[at % 8];
 }
 
-// Word `at` of the data.
+// Returns word `at` of the data.
 BUDDY_FN u32 fill_word(u64 at, u32 kind, u64 seed, u32 share) {
     u64 entry = at / WORDS, page = entry / 64;
     u64 random = mix(seed ^ mix(at)), of_page = mix(seed ^ mix(page + (1ull << 60)));

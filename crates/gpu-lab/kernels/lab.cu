@@ -1,5 +1,5 @@
-// What the checks and the measurements need beside the runtime's kernels: data to try codecs on,
-// what the kernels' constants and places are, and plain copies and comparisons.
+// Kernels for checks and measurements: test data, the library's constants and addresses, and plain
+// copies and comparisons.
 #include "buddy_device.cuh"
 #include "fill.cuh"
 
@@ -8,7 +8,7 @@ using namespace buddy;
 BUDDY_FN u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 BUDDY_FN u64 thread_count() { return (u64)gridDim.x * blockDim.x; }
 
-// What the kernels were compiled with: constants, then bytes and class and layout of every nibble.
+// Writes the compiled constants: then bytes, class and layout of every nibble.
 extern "C" __global__ void buddy_constants(u32* out) {
     const u32 constants[] = {ENTRY, SECTOR, PAGE_ENTRIES, SMALL, STREAM_BITS, sizeof(Memory), sizeof(Page), sizeof(Params), sizeof(BuddyView)};
     u32 at = 0;
@@ -21,8 +21,8 @@ extern "C" __global__ void buddy_constants(u32* out) {
     }
 }
 
-// Where the listed entries lie: device address, device bytes, buddy address, buddy bytes, and the
-// address of chunk 7.
+// Writes the addresses of the listed entries: device address, device bytes, buddy address, buddy
+// bytes, and the address of chunk 7.
 extern "C" __global__ void buddy_places(Memory memory, const u32* list, u64 count, u64* out) {
     u64 at = thread_index();
     if (at >= count) return;
@@ -34,8 +34,7 @@ extern "C" __global__ void buddy_places(Memory memory, const u32* list, u64 coun
     out[5 * at + 4] = (u64)chunk_at(place, CHUNKS - 1);
 }
 
-// Fills entries with data of one kind; `share` in 65536 of them become noise, which no codec
-// shrinks.
+// Fills entries with data of one kind; `share` in 65536 of them become incompressible noise.
 extern "C" __global__ void buddy_fill(u32* to, u64 entries, u32 kind, u64 seed, u32 share) {
     for (u64 at = thread_index(); at < entries * WORDS; at += thread_count()) {
         to[at] = fill_word(at, kind, seed, share);
@@ -58,8 +57,7 @@ extern "C" __global__ void buddy_compare(const uint4* a, const uint4* b, u64 chu
     if (threadIdx.x % WARP == 0 && found != 0) atomicAdd(different, (u64)found);
 }
 
-// Reads the first `bytes` of every `stride` bytes: the slots of entries that overflow, as far apart
-// as those lie.
+// Reads the first `bytes` of every `stride` bytes: overflow slots at their distance.
 extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots, u32 bytes, u32 stride) {
     u32 chunks = bytes / CHUNK;
     for (u64 at = thread_index(); at < slots * chunks; at += thread_count()) {
@@ -67,7 +65,7 @@ extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots
     }
 }
 
-// Reads everything, and keeps nothing: how fast memory can be read.
+// Reads everything and stores nothing, to measure read bandwidth.
 extern "C" __global__ void buddy_read_all(const uint4* from, u64 chunks, u64* count) {
     u32 found = 0;
     for (u64 at = thread_index() * 4; at + 3 < chunks; at += thread_count() * 4) {
@@ -80,8 +78,8 @@ extern "C" __global__ void buddy_read_all(const uint4* from, u64 chunks, u64* co
     if (found == 0x12345678) atomicAdd(count, 1ull);
 }
 
-// A gather of plain entries, eight threads to an entry, four entries to a thread. What does not
-// exist is the first.
+// Gathers plain entries, eight threads per entry, four entries per thread. Entries out of range
+// read the first one.
 extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, uint4* to, const u32* list, u64 count) {
     u64 at = ((u64)blockIdx.x * blockDim.x * 4 + threadIdx.x) / CHUNKS, step = blockDim.x / CHUNKS;
     u32 chunk = threadIdx.x % CHUNKS;
@@ -99,11 +97,11 @@ extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, ui
     }
 }
 
-// Stops the context with an error that stays.
+// Ends the context with a sticky error.
 extern "C" __global__ void buddy_trap() { asm volatile("trap;"); }
 
-// Word `word` of an entry that is hard for some codec: sizes just under and over every class,
-// special floats, single bits.
+// Returns word `word` of an entry that is difficult for a codec: sizes just below and above every
+// class, special floats, single bits.
 BUDDY_FN u32 hard_word(u64 entry, u32 word, u64 seed) {
     u64 of_entry = mix(seed ^ mix(entry)), random = mix(of_entry ^ mix(word + 1));
     u32 noise = (u32)random, some = (u32)(of_entry >> 32), count = some % 33, bits = (some >> 8) % 33;
@@ -113,9 +111,9 @@ BUDDY_FN u32 hard_word(u64 entry, u32 word, u64 seed) {
         case 0: return 0;
         case 1: return 0xffffffffu;
         case 2: return word == count % 32 ? 1u << (some >> 16) % 32 : 0;
-        case 3: return word < count ? noise : 0;                            // so many words, for codecs of zeros
+        case 3: return word < count ? noise : 0;  // `count` words, for codecs of zeros
         case 4: return (mix(random) & 31) < count ? noise | 1 : 0;          // the same, scattered
-        case 5: return some + 3 * word + (noise & low);                     // a ramp with so many noisy bits, for planes
+        case 5: return some + 3 * word + (noise & low);  // a ramp with up to `count` noisy bits, for planes
         case 6: return some - 0x01000193u * word;
         case 7: return word & 1 ? some : ~some;
         case 8: return specials[random % 8];                                // of fp32
@@ -129,7 +127,7 @@ BUDDY_FN u32 hard_word(u64 entry, u32 word, u64 seed) {
     }
 }
 
-// Fills entries with such data.
+// Fills entries with difficult data.
 extern "C" __global__ void buddy_fill_hard(u32* to, u64 entries, u64 seed) {
     for (u64 at = thread_index(); at < entries * WORDS; at += thread_count()) to[at] = hard_word(at / WORDS, at % WORDS, seed);
 }

@@ -1,18 +1,18 @@
-// y = A x with a sparse matrix in CSR form, whose values and columns are plain or in one of the
-// layouts of matrix.cuh; x is gathered at random from plain memory. Some lanes take a row, each
-// four elements at a time; which lane has an element, and the order of additions, are the same in
-// every layout, so that sums agree to the bit.
+// y = A x with a sparse matrix in CSR form, whose values and columns are plain or in a layout of
+// matrix.cuh; x is gathered at random from plain memory. Several lanes share a row, four elements
+// per lane at a time. The lane of an element and the order of additions are the same in every
+// layout, so that sums are bit-identical.
 #include "fill.cuh"
 #include "matrix.cuh"
 
 namespace buddy {
 
-// From Rust: lanes to a row.
+// Lanes per row, set by Rust.
 constexpr u32 LANES = BUDDY_SPMV_LANES;
 constexpr u32 BLOCK = 256;
 
 struct Matrix {
-    const u32* starts;  // of each row, and the end
+    const u32* starts;  // first element of each row, and the end
     u32 rows, columns;
 };
 
@@ -27,7 +27,7 @@ BUDDY_FN void spmv(const Values& values, const Columns& columns, const Matrix& m
     for (u32 at = begin / 4 * 4 + lane * 4; at < end; at += LANES * 4) {
         Columns4 c = columns.load(at);
         Values4 v = values.load(at, table);
-        // All four gathers are on their way before the first is used.
+        // All four gathers are in flight before the first is used.
         double gathered[4];
         BUDDY_UNROLL
         for (u32 i = 0; i < 4; i++) gathered[i] = at + i >= begin && at + i < end ? __ldg(x + c.at[i]) : 0.0;
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     spmv(values, columns, matrix, x, y);
 }
 
-// The plain product as one would write it without us: a warp to a row.
+// A conventional plain kernel: one warp per row.
 extern "C" __global__ void spmv_simple(const double* values, const u32* columns, Matrix matrix, const double* x, double* y) {
     u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= matrix.rows) return;
@@ -65,13 +65,13 @@ extern "C" __global__ void spmv_simple(const double* values, const u32* columns,
     if (lane == 0) y[row] = sum;
 }
 
-// A number among `others` for an entry that does not fit, if there is room; all are counted.
+// Returns an index in `others` for an entry that does not fit, if there is room; counts all.
 BUDDY_FN bool other(u64* count, u32 room, u32& number) {
     number = (u32)atomicAdd(count, 1ull);
     return number < room;
 }
 
-// Packs, a thread to an entry.
+// Packs, one thread per entry.
 extern "C" __global__ void pack_columns(const u32* columns, OffsetColumns to, u32 entries, u32 room, u64* count) {
     u32 e = blockIdx.x * blockDim.x + threadIdx.x, number;
     if (e >= entries) return;
@@ -93,7 +93,7 @@ extern "C" __global__ void pack_narrow(const double* values, NarrowValues to, u3
     for (u32 i = 0; i < MATRIX_ENTRY; i++) to.others[(u64)number * MATRIX_ENTRY + i] = from[i];
 }
 
-// The table is sorted, `used` values of it; what is not in it is counted.
+// The table is sorted and has `used` values; counts values that are not in it.
 extern "C" __global__ void pack_table(const double* values, TableValues to, u32 used, u32 elements, u64* missing) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x, low = 0, high = used;
     if (at >= elements) return;
@@ -106,16 +106,16 @@ extern "C" __global__ void pack_table(const double* values, TableValues to, u32 
     if (low >= used || to.table[low] != values[at]) atomicAdd(missing, 1ull);
 }
 
-// Where rows begin: `mean` elements each on average, half as many to one and a half times as many;
-// the total is exact.
+// Fills the first elements of rows: `mean` elements per row on average, half to one and a half
+// times as many each; the total is exact.
 extern "C" __global__ void spmv_fill_starts(u32* starts, u32 rows, u32 mean) {
     u32 row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row > rows) return;
     starts[row] = row * mean + (row == 0 || row == rows ? 0 : (u32)(mix(row) % (mean / 2)) - mean / 4);
 }
 
-// Columns: one at random in each of as many equal strips as the row has elements. Values: one of
-// `different`, which no float is; or if that is zero normal, of single precision.
+// Columns: a random one in each of as many equal strips as the row has elements. Values: one of
+// `different` doubles that are no floats; or, if that is zero, normal floats.
 extern "C" __global__ void spmv_fill(double* values, u32* columns, Matrix matrix, u32 different) {
     u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= matrix.rows) return;
@@ -135,7 +135,7 @@ extern "C" __global__ void spmv_fill_vector(double* x, u32 columns) {
     if (at < columns) x[at] = normal(mix(at + (1ull << 40)));
 }
 
-// Counts rows whose sum is further from the plain one than rounding explains.
+// Counts the rows whose sum differs from the plain one by more than rounding.
 extern "C" __global__ void spmv_check(const double* values, const u32* columns, Matrix matrix, const double* x, const double* y, u64* wrong) {
     u32 row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= matrix.rows) return;

@@ -1,12 +1,12 @@
-// A 7-point stencil over doubles, from compressed memory into compressed memory (near64 at 2x).
-// Rows have 512 cells; beyond the edge of the grid lies the edge again. A block has some rows, of
-// which it computes all but the first and the last, and walks through the planes; a thread has four
-// cells of a few rows: of each a quarter of an entry.
+// A 7-point stencil over doubles, from compressed memory to compressed memory (near64 at 2x). Rows
+// have 512 cells; cells outside the grid equal the nearest edge cell. A block has some rows,
+// computes all but the first and the last, and traverses the planes; a thread has four cells, a
+// quarter of an entry, of a few rows.
 #include "stencil_field.cuh"
 
 namespace buddy {
 
-// From Rust: rows of a thread, and threads of a block.
+// Rows per thread, and threads per block, set by Rust.
 constexpr u32 DEEP = BUDDY_STENCIL_DEEP, THREADS = BUDDY_STENCIL_THREADS;
 constexpr u32 ROWS = THREADS / QUADS * DEEP, INNER = ROWS - 2;
 constexpr double CENTRE = 0.4, SIDE = 0.1;
@@ -16,9 +16,9 @@ struct Grid {
     u32 planes_per_block;
 };
 
-// Planes take turns in threes: below, here, above. Each thread has slots for its cells of a plane
-// that is on its way, and puts them for its neighbours to read when they are here. Cells 0 and 1
-// lie apart from 2 and 3, so that no bank is asked twice.
+// Three planes rotate: below, here, above. Each thread has slots for its cells of a plane in
+// flight, and stores its current cells for its neighbours. Cells 0 and 1 are separate from 2 and 3,
+// to avoid bank conflicts.
 struct Shared {
     uint4 slots[3][DEEP][THREADS];
     double2 low[3][ROWS][QUADS], high[3][ROWS][QUADS];
@@ -29,7 +29,8 @@ struct Plane {
     Cells rows[DEEP];
 };
 
-// All but the plane above; its cell comes last, so that its plane may still be on its way.
+// Sums all terms but the plane above; that cell is added last, so that its plane may still be in
+// flight.
 BUDDY_FN double next_without_above(double here, double left, double right, double front, double back, double below) {
     double sum = __dadd_rn(__dadd_rn(__dadd_rn(left, right), __dadd_rn(front, back)), below);
     return __fma_rn(SIDE, sum, __dmul_rn(CENTRE, here));
@@ -44,18 +45,18 @@ BUDDY_FN void share(Shared& shared, u32 turn, u32 r, u32 c, const Plane& plane) 
     }
 }
 
-// Two cells of a row in front of row `r + j` or behind it: the thread's own, or those that another
-// has put.
+// Returns two cells of a row in front of row `r + j` or behind it: the thread's own, or those of a
+// neighbour.
 BUDDY_FN double2 two_of(const Plane& here, u32 j, u32 half) {
     return make_double2(here.rows[j].at(2 * half), here.rows[j].at(2 * half + 1));
 }
 
-// Sums of row `r + j` over all neighbours but those above.
+// Sums row `r + j` over all neighbours except those above.
 BUDDY_FN Cells gather(const Shared& shared, u32 turn, u32 r, u32 c, u32 j, const Plane& here, const Plane& below) {
     const auto &low = shared.low[turn], &high = shared.high[turn];
     const Cells &own = here.rows[j], &under = below.rows[j];
     u32 row = r + j;
-    // The cell beyond the edge is the edge.
+    // A cell outside the grid equals the edge cell.
     double left = c > 0 ? high[row][c - 1].y : low[row][c].x, right = c + 1 < QUADS ? low[row][c + 1].x : high[row][c].y;
     double2 front = j > 0 ? two_of(here, j - 1, 0) : low[row - 1][c], back = j + 1 < DEEP ? two_of(here, j + 1, 0) : low[row + 1][c];
     Cells rest;
@@ -67,7 +68,7 @@ BUDDY_FN Cells gather(const Shared& shared, u32 turn, u32 r, u32 c, u32 j, const
     return rest;
 }
 
-// A thread's part of the grid: `place` of its quads in a plane.
+// A thread's part of the grid; `place` is the index of its quads in a plane.
 struct Part {
     const Field& from;
     Shared& shared;
@@ -85,7 +86,7 @@ struct Part {
         }
         cp_async_commit();
     }
-    // What has come; its slots are free for plane `next`.
+    // Takes a plane that has arrived; frees its slots for plane `next`.
     BUDDY_FN void take(u32 turn, u32 z, u32 next) {
         cp_async_wait<2>();
         BUDDY_UNROLL
@@ -132,8 +133,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) stencil_fused(BuddyView
     cp_async_wait<0>();
 }
 
-// The plain stencil as one would write it without us: two cells to a thread, which walks through
-// planes; rows in L1.
+// A conventional plain stencil: two cells per thread, which traverses the planes; rows are in L1.
 extern "C" __global__ void __launch_bounds__(1024) stencil_simple(const double* from, double* to, Grid grid) {
     constexpr u32 CELLS = 4 * QUADS;
     u32 x = threadIdx.x % 256 * 2, y = blockIdx.x * 4 + threadIdx.x / 256, begin = blockIdx.y * grid.planes_per_block;

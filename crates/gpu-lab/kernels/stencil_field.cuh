@@ -1,7 +1,6 @@
-// A field of doubles in compressed memory as the stencil reads and writes it, four cells of a
-// thread at a time: a quad. Quads are numbered through the whole field, 128 to a row; a quad's 16
-// bytes of device memory begin at 16 times its number, whatever is stored there, so that a fetch
-// waits for no metadata.
+// A field of doubles in compressed memory, accessed by the stencil four cells per thread at a time:
+// a quad. Quads are numbered through the whole field, 128 per row; a quad's 16 bytes of device
+// memory are at 16 times its index in every layout, so that a fetch needs no metadata.
 #pragma once
 #include "entry.cuh"
 #include "near64.cuh"
@@ -11,7 +10,7 @@ namespace buddy {
 
 constexpr u32 QUADS = 128;
 
-// Four cells, as their bits.
+// Four cells, as bits.
 struct Cells {
     u64 bits[4];
 
@@ -23,19 +22,18 @@ BUDDY_FN Cells cells_of(const uint4& a, const uint4& b) {
     return {{(u64)a.y << 32 | a.x, (u64)a.w << 32 | a.z, (u64)b.y << 32 | b.x, (u64)b.w << 32 | b.z}};
 }
 
-// A buffer in near64 at 2x, all of whose pages have that target. All 32 lanes call what takes and
-// puts.
+// A near64 buffer with target 2x on all pages. All 32 lanes call the functions that take and put.
 struct Field {
     BuddyView view;
 
-    // The nibbles of the warp's eight entries.
+    // Returns the nibbles of the warp's eight entries.
     BUDDY_FN u32 kinds(u32 quad) const { return ((const u32*)view.memory.nibbles)[quad / 32]; }
     BUDDY_FN void fetch(uint4* slot, u32 quad) const { cp_async<16>(slot, view.memory.device + quad * 16ull); }
 
     BUDDY_FN Cells take(const uint4& slot, u32 quad, u32 kinds) const {
         uint4 a = slot;
         u32 q = quad % 4;
-        // The base's pieces, from the four lanes of the entry.
+        // Exchanges the base's pieces among the four lanes of the entry.
         u32 half = permute_bytes(a.w, __shfl_xor_sync(~0u, a.w, 1), q % 2 ? 0x3276 : 0x7632), rest = __shfl_xor_sync(~0u, half, 2);
         u64 base = q < 2 ? (u64)rest << 32 | half : (u64)half << 32 | rest;
         Cells cells;
@@ -44,7 +42,7 @@ struct Field {
         return cells;
     }
 
-    // Entries that are zeros or stored as they are, among the warp's eight.
+    // Fills in entries that are zeros or raw among the warp's eight.
     BUDDY_FN void take_others(u32 quad, u32 kinds, Cells& cells) const {
         u32 kind = kinds >> quad / 4 % 8 * 4 & 15;
         if (kind == S2) return;
@@ -54,8 +52,7 @@ struct Field {
         else if (kind != ZERO) report(view.memory, quad / 4, NIBBLE);
     }
 
-    // Of an entry that is stored as it is, quarters 0 and 1 lie on the device, 2 and 3 in buddy
-    // memory.
+    // Quarters 0 and 1 of a raw entry are on the device, 2 and 3 in buddy memory.
     BUDDY_FN uint4* raw_at(u32 quad) const {
         u8* part = quad % 4 < 2 ? view.memory.device : view.memory.buddy;
         return (uint4*)(part + quad / 4 * 64ull + quad % 2 * 32);
@@ -68,7 +65,7 @@ struct Field {
         u32 over = Near64::differences(cells.bits, base, d);
         Quad chunk = Near64::pack(d, base, quad % 4);
         u32 kinds = Near64::ALL_NEAR;
-        // Only an entry whose value 8 is zero can be zeros.
+        // An entry can be all zeros only if value 8 is zero.
         if (__any_sync(~0u, over != 0 || (low | high) == 0)) kinds = kinds_of(cells, over);
         u32 kind = kinds >> quad / 4 % 8 * 4 & 15;
         if (kind == RAW) put_raw(quad, cells);
@@ -76,8 +73,8 @@ struct Field {
         if (quad % 32 == 0) ((u32*)view.memory.nibbles)[quad / 32] = kinds;
     }
 
-    // The nibbles of the warp's eight entries; a quarter whose differences do not fit has `over`
-    // set.
+    // Returns the nibbles of the warp's eight entries; `over` is set in a quarter whose differences
+    // do not fit.
     static BUDDY_FN u32 kinds_of(const Cells& cells, u32 over) {
         u64 any = cells.bits[0] | cells.bits[1] | cells.bits[2] | cells.bits[3];
         u32 far = __ballot_sync(~0u, over != 0), full = __ballot_sync(~0u, any != 0), kinds = 0;

@@ -1,12 +1,12 @@
-// The 7-point stencil of stencil.cu over plain memory, as fast as we know how: its peer. A row of
-// 512 cells is a warp's tile of 4 KiB; a block takes some rows and walks through the planes; of
-// three planes in shared memory one is being fetched, two are used.
+// The 7-point stencil of stencil.cu over plain memory, as fast as we could make it, for comparison.
+// A row of 512 cells is a warp's tile of 4 KiB; a block has some rows and traverses the planes; of
+// three planes in shared memory one is in flight.
 #include "bulk.cuh"
 #include "tile.cuh"
 
 using namespace buddy;
 
-// Warps of a block, from Rust. The first and the last only bring in the rows that the others need.
+// Warps per block, set by Rust. The first and the last only load the rows that the others need.
 constexpr u32 WARPS = BUDDY_TILES_WARPS, INNER = WARPS - 2;
 constexpr u32 CELLS = ENTRY / 8, ROW_ENTRIES = WARP, ROW_CELLS = ROW_ENTRIES * CELLS;
 constexpr double CENTRE = 0.4, SIDE = 0.1;
@@ -20,14 +20,14 @@ BUDDY_FN void fetch_row(const Tile& tile, const double* cells, u64 first) { fetc
 
 BUDDY_FN double cell(const u32 (&words)[WORDS], u32 i) { return __hiloint2double(words[2 * i + 1], words[2 * i]); }
 
-// Two cells of this lane's row, or of that in another warp's tile.
+// Returns two cells of this lane's row, or of that in another warp's tile.
 template <int TILES = 0>
 BUDDY_FN double2 load_cells(const Row& row, u32 chunk) {
     uint4 v = row.load_chunk<TILES * (int)(WARP * ENTRY)>(chunk);
     return make_double2(__hiloint2double(v.y, v.x), __hiloint2double(v.w, v.z));
 }
 
-// The sums of this lane's 16 cells over all neighbours but those in the plane above.
+// Sums this lane's 16 cells over all neighbours except those in the plane above.
 BUDDY_FN void add_neighbours(const Row& row, const Row& below, u32 lane, double (&sums)[CELLS]) {
     u32 here[WORDS];
     row.load_all(here);
@@ -48,15 +48,14 @@ BUDDY_FN void add_neighbours(const Row& row, const Row& below, u32 lane, double 
     }
 }
 
-// Makes the compiler compute anew what follows from the two, which is cheaper than the registers
-// that would keep it.
+// Makes the compiler recompute values derived from the two, which is cheaper than the registers
+// that would hold them.
 BUDDY_FN void rematerialise(u32& lane, int& z) {
     asm volatile("" : "+r"(lane), "+r"(z));
     lane %= WARP;
 }
 
-// A split barrier of all warps: a warp arrives, does other work, and only then waits for the
-// others.
+// A split barrier of all warps: a warp arrives, does other work, and then waits.
 BUDDY_FN void arrive_warp(Barrier barrier, u32 lane) {
     __syncwarp();
     if (lane == 0) barrier.arrive();
@@ -66,8 +65,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 1) stencil_tiles(const
     extern __shared__ __align__(128) uint4 chunks[];
     u32 lane = threadIdx.x % WARP, warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     int begin = blockIdx.y * grid.planes_per_block, end = min(begin + grid.planes_per_block, grid.planes);
-    // A plane's tile of this warp; three planes take turns. In that of the plane below are also put
-    // what is written and then what is fetched.
+    // Returns this warp's tile of a plane; three planes rotate. The tile of the plane below also
+    // receives the results and then the next fetch.
     auto tile_of = [&](int z) { return Tile{chunks + ((u32)(z + 1 - begin) % 3 * WARPS + warp) * (WARP * CHUNKS), lane}; };
     auto row = [&] { return (int)(blockIdx.x * INNER + warp) - 1; };
     auto inner = [&] { return warp > 0 && warp < WARPS - 1 && row() < (int)grid.rows; };
@@ -92,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 1) stencil_tiles(const
         if (inner()) {
             add_neighbours(Row(tile_of(z)), Row(tile_of(z - 1)), lane, sums);
         } else {
-            // Or what they were would be kept from one plane to the next.
+            // Otherwise values would be kept in registers from one plane to the next.
             BUDDY_UNROLL
             for (u32 i = 0; i < CELLS; i++) asm volatile("mov.b64 %0, 0;" : "=d"(sums[i]));
         }

@@ -1,6 +1,6 @@
-// The kernels of the wave: a step in plain and in compressed memory, pages and their places, the
-// model, and what is read back. BUDDY_WAVE_PLANES: planes that a block of the packed step walks
-// through; BUDDY_WAVE_PLAIN_PLANES: of the plain one.
+// Kernels of the wave: a step in plain and in compressed memory, page management, the model, and
+// readout. BUDDY_WAVE_PLANES is the number of planes that a block of the packed step traverses;
+// BUDDY_WAVE_PLAIN_PLANES that of the plain one.
 #include "wave_pages.cuh"
 #include "wave_plain.cuh"
 
@@ -17,11 +17,11 @@ BUDDY_FN u64 pages_of(const Step& s) { return (u64)s.tiles_x * s.tiles_y * s.n.n
 
 BUDDY_STEP wave_plain(Slab slab, const float* table, Step s) { step_plain<BUDDY_WAVE_PLAIN_PLANES>(slab, table, s); }
 
-// Where every brick is zero or raw.
+// Before windows are used: every brick is zero or raw.
 BUDDY_STEP wave_raw(Field u, Field w, Pool pool, const u8* v, const float* table, Step s) {
     step_packed<BUDDY_WAVE_PLANES, false>(u, w, pool, v, table, s);
 }
-// Where bricks may be windows, and become so.
+// Bricks may be windows, and become windows.
 BUDDY_STEP wave_window(Field u, Field w, Pool pool, const u8* v, const float* table, Step s) {
     step_packed<BUDDY_WAVE_PLANES, true>(u, w, pool, v, table, s);
 }
@@ -39,7 +39,7 @@ BUDDY_KERNEL raise_pages(Field f, Pool pool, Books* books, const u32* stack, u64
 }
 BUDDY_KERNEL count_kinds(Field f, u64 pages, u64* counts) { count_page(f, thread_number(), pages, counts); }
 
-// Planes from `first` on as plain rows.
+// Unpacks planes from `first` on to plain rows.
 BUDDY_KERNEL unpack_field(Field f, Pool pool, Step s, int first, float* to) {
     unpack_page(f, pool, s, (int)blockIdx.x, first + (int)blockIdx.y, first, to);
 }
@@ -49,7 +49,7 @@ BUDDY_KERNEL pack_field_raw(const float* from, Field f, Pool pool, Step s, u32 f
 BUDDY_KERNEL pack_field_window(const float* from, Field f, Pool pool, Step s, u32 first) {
     pack_page<true>(from, f, pool, s, (int)blockIdx.x, (int)blockIdx.y, first + UNITS * (blockIdx.x * (u32)s.n.nz + blockIdx.y));
 }
-// A picture's cells: every `by`th along x and z, at one y.
+// Cells of a picture: every `by`th along x and z, at one y.
 struct Slice {
     int y, by, width, height;
 };
@@ -58,7 +58,7 @@ BUDDY_KERNEL slice_field(Field f, Pool pool, Step s, Slice slice, float* to) {
     if (at < slice.width * slice.height) to[at] = read_cell(f, pool, s, at % slice.width * slice.by, slice.y, at / slice.width * slice.by);
 }
 
-// The model: planes from `first` on as plain numbers, and as indices in the order of pages.
+// The model: planes from `first` on as plain numbers, and as indices in page order.
 BUDDY_KERNEL fill_velocity_plain(float* to, const float* table, Dims n, int first, int planes) {
     u64 at = thread_number();
     if (at >= (u64)n.nx * n.ny * planes) return;
@@ -73,7 +73,7 @@ BUDDY_KERNEL fill_velocity_pages(u32* to, Step s) {
     BUDDY_UNROLL for (int i = 0; i < 4; i++) word |= velocity_index(x + i, y, z, s.n) << 8 * i;
     to[at] = word;
 }
-// Waves everywhere, full mantissas, amplitudes over some powers of ten.
+// Waves everywhere, with full mantissas and amplitudes over several powers of ten.
 BUDDY_KERNEL fill_waves(float* to, Dims n, float phase) {
     u64 at = thread_number();
     if (at >= (u64)n.nx * n.ny * n.nz) return;

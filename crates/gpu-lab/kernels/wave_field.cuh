@@ -1,9 +1,8 @@
 // A field of the wave in compressed memory. A page is one plane of a column: 64 x 32 cells, 64
-// bricks of 8 x 4, 8 KiB. Its bytes lie in eight units of 1 KiB; unit p has bytes 16p to 16p + 15
-// of every brick. A page is dark and has no units, or has eight, each on the device or in host
-// memory. All units are alike, so that nothing fragments, and a page is retargeted (1x: eight on
-// the device; 8/7: seven) by moving one unit while the rest stays. A brick keeps its places as long
-// as its page's target stands.
+// bricks of 8 x 4, 8 KiB, in eight units of 1 KiB; unit p has bytes 16p to 16p + 15 of every brick.
+// A page is dark and has no units, or has eight, each on the device or in host memory. All units
+// are equal, so that memory never fragments. Retargeting a page (1x: eight units on the device;
+// 8/7: seven) moves one unit; a brick keeps its places as long as its page keeps its target.
 #pragma once
 #include "shared.cuh"
 #include "wave_tile.cuh"
@@ -15,23 +14,23 @@ constexpr int PAGE_CELLS = TX * TY, BRICKS = 64, UNITS = 8;
 constexpr u32 UNIT = 1024, NONE = ~0u, HOST = 1u << 31;
 
 struct Field {
-    u32* refs;   // eight to a page: a unit's number, HOST if in host memory; NONE of a dark page
-    u8* kinds;   // 64 to a page
-    u8* active;  // one to a page: whether anything was written there
+    u32* refs;  // eight per page: a unit's index, with HOST if in host memory; NONE for a dark page
+    u8* kinds;  // 64 per page
+    u8* active;  // one per page: whether anything was written to it
 };
 struct Pool {
     u8 *device, *host;
 };
 BUDDY_FN u8* unit_at(const Pool& pool, u32 ref) { return (ref & HOST ? pool.host : pool.device) + (u64)(ref & ~HOST) * UNIT; }
 
-// A thread's cells in its tile. A warp has a row of eight bricks, four lanes to each, eight lanes
-// apart, so that lanes in a row move bytes in a row. Lane l of a brick's four has quads 2l and 2l +
-// 1: two rows of a half.
+// A thread's cells in its tile. A warp has a row of eight bricks, four lanes each, eight lanes
+// apart, so that consecutive lanes move consecutive bytes. Lane l of a brick's four has quads 2l
+// and 2l + 1: two rows of a half.
 BUDDY_FN u32 brick_of(u32 t) { return t / 32 * 8 + t % 8; }
 BUDDY_FN u32 lane_of(u32 t) { return t / 8 % 4; }
 BUDDY_FN int cell_x(u32 t) { return (int)(t % 8 * 8 + (t >> 3 & 1) * 4); }
 BUDDY_FN int cell_y(u32 t) { return (int)(t / 32 * 4 + (t >> 4 & 1) * 2); }
-// A quad's row and half in its brick.
+// Returns a quad's row and half in its brick.
 BUDDY_FN u32 quad_row(u32 q) { return (q >> 2) * 2 + (q & 1); }
 BUDDY_FN u32 quad_half(u32 q) { return q >> 1 & 1; }
 
@@ -42,12 +41,12 @@ BUDDY_FN window32::Quad words(float a, float b, float c, float d) {
     return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
 }
 
-// Bricks on their way, as they lie in units: 16 bytes of each brick in a row. Neither copies nor
-// either way of reading meet bank conflicts, and copies of eight lanes are one request.
+// Bricks in flight, in the order of units: 16 bytes of each brick consecutively. Copies and both
+// kinds of reads are free of bank conflicts, and copies of eight lanes are one request.
 struct Stage {
     uint4 chunk[UNITS][BRICKS];
 };
-// WINDOW: whether bricks may be windows; elsewhere a brick that is not zero is raw.
+// WINDOW: true if bricks may be windows; otherwise nonzero bricks are raw.
 template <bool WINDOW>
 BUDDY_FN void stage_quad(uint4* to, u64 unit, u32 kind, u32 brick, u32 q) {
     if (kind != window32::ZERO && (!WINDOW || kind == window32::RAW || q < UNITS - 1)) cp_async<16>(to, (const void*)(unit + brick * 16));
@@ -60,8 +59,8 @@ BUDDY_FN void stage_pair(Stage& to, const u64* units, u32 kind, u32 t) {
     stage_quad<WINDOW>(&to.chunk[q + 1][brick], both.y, kind, brick, q + 1);
 }
 
-// Where quad q of a packed brick is, whose chunks are `APART` chunks apart: its words, and its
-// codes.
+// Returns the address of quad q of a packed brick whose chunks are `APART` chunks apart: its words,
+// and its codes.
 template <int APART>
 BUDDY_FN u32& packed_word(uint4* first, u32 word) {
     return *((u32*)(first + word / 4 * APART) + word % 4);
@@ -71,7 +70,8 @@ BUDDY_FN window32::u16& packed_codes(uint4* first, u32 q) {
     return ((window32::u16*)(first + 6 * APART))[q];
 }
 
-// Once the warp's copies are there: quad q of a brick whose chunks are `APART` chunks apart.
+// Reads quad q of a brick whose chunks are `APART` chunks apart, once the warp's copies have
+// arrived.
 template <bool WINDOW, int APART>
 BUDDY_FN float4 take_quad(uint4* first, u32 kind, u32 q) {
     if (kind == window32::ZERO) return zero4();
@@ -83,8 +83,8 @@ BUDDY_FN float4 take_quad(uint4* first, u32 kind, u32 q) {
     return floats(window32::unpack({{a, b, c}, packed_codes<APART>(first, q)}, kind));
 }
 
-// The packed quads of a thread: 24 bytes from 24 l on, and codes. They begin and end in another
-// half of a chunk where l is odd.
+// A thread's two packed quads: 24 bytes from 24 l on, and codes. For odd l they begin and end in
+// the middle of a chunk.
 struct PackedPair {
     u8* at;
     u32 odd, codes_at;
@@ -133,7 +133,7 @@ BUDDY_FN void store_pair(Stage& to, const u64* units, u32 kind, u32 t, const win
     if (!window || l < 3) *(uint4*)(both.y + brick * 16) = high;
 }
 
-// The kind of a warp's eight bricks; every lane has two quads of one.
+// Returns the kind of a warp's eight bricks; every lane has two quads of one.
 template <bool WINDOW>
 BUDDY_FN u32 kind_in_warp(const window32::Quad (&a)[2], u32 lane) {
     u32 bits = 0;
@@ -145,7 +145,7 @@ BUDDY_FN u32 kind_in_warp(const window32::Quad (&a)[2], u32 lane) {
     return window32::kind_of(extent, any != 0);
 }
 
-// Whether a page may become other than zero in this step.
+// Returns true if a page may become nonzero in this step.
 BUDDY_FN bool reached(const Field& u, const Step& s, int tile, int z) {
     int tx = tile % s.tiles_x, ty = tile / s.tiles_x;
     const u8* a = u.active + (u64)tile * s.n.nz + z;

@@ -1,7 +1,7 @@
-// The acoustic wave: u_tt = c^2 lap u + source; order 8 in space, 2 in time, fp32, a damping layer
-// at all six sides. A table from Rust has the squares of 256 velocities, then what damping leaves
-// at depths 0, 1, ... of a layer. Every operation is written out and compiled without contraction,
-// so that it is the CPU's (src/large/model.rs) to the bit.
+// The acoustic wave equation u_tt = c^2 lap u + source: order 8 in space, 2 in time, fp32, with
+// damping layers at all six sides. A table from Rust has the squares of 256 velocities, then the
+// damping factors at depths 0, 1, ... of a layer. Operations are explicit and compiled without
+// contraction, so that results equal the CPU's (src/large/model.rs) bit for bit.
 #pragma once
 #include "bits.cuh"
 
@@ -19,28 +19,28 @@ struct Dims {
 struct Step {
     Dims n;
     int tiles_x, tiles_y;
-    float push;  // of the source, in this step
-    u64* fault;  // the lowest page that was to be written and had no room
+    float push;  // source amplitude in this step
+    u64* fault;  // the lowest page to be written that had no memory
 };
 struct Source {
     int x, y, z;
     BUDDY_FN static Source of(Dims n) { return {n.nx / 2, n.ny / 2, n.nz * 7 / 16}; }
 };
 
-// How deep in a damping layer a cell is along one axis; 0 outside.
+// Returns a cell's depth in a damping layer along one axis; 0 outside.
 BUDDY_FN int depth_at(int i, int n) {
     int low = LAYER - i, high = i - (n - 1 - LAYER), depth = low > high ? low : high;
     return depth > 0 ? depth : 0;
 }
 BUDDY_FN float flush(float v) { return fabsf(v) < SMALLEST ? 0.0f : v; }
 
-// The next value of a cell; `keep` is what damping leaves in one step, 1 outside the layers.
+// Returns the next value of a cell; `keep` is the damping factor of a step, 1 outside the layers.
 BUDDY_FN float update(float here, float before, float v2, float lap, float keep) {
     return flush(keep * fmaf(v2, lap, fmaf(-keep, before, here + here)));
 }
 BUDDY_FN float update(float here, float before, float v2, float lap) { return flush(fmaf(v2, lap, fmaf(2.0f, here, -before))); }
 
-// Which velocity a cell has: folded layers, faster with depth, and a body of salt.
+// Returns the velocity index of a cell: folded layers, faster with depth, and a body of salt.
 BUDDY_FN u32 velocity_index(int x, int y, int z, Dims n) {
     i64 fx = (i64)x * 4096 / n.nx, fy = (i64)y * 4096 / n.ny, fz = (i64)z * 4096 / n.nz;
     i64 ex = fx - 2600, ey = fy - 1700, ez = fz - 2300;

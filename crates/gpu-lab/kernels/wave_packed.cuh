@@ -1,16 +1,16 @@
-// One step of the wave in compressed memory. The next field takes the place of the one before: only
-// its own block reads that.
+// One step of the wave in compressed memory. The next field replaces the previous one, which only
+// the same block reads.
 #pragma once
 #include "wave_field.cuh"
 
 namespace buddy {
 
-// Where quad k of a row (-1 to 16, the rim included) lies in a plane: even ones first, then odd
-// ones, so that eight bricks' quads are in a row.
+// Returns the position of quad k of a row (-1 to 16, the halo included) in a plane: even ones
+// first, then odd ones, so that the quads of eight bricks are consecutive.
 BUDDY_FN int quad_at(int row, int k) { return row * SX + 4 * (k & 1 ? SX / 8 + (k + 1) / 2 : k / 2); }
 
-// The rim as bricks of neighbours, eight to a side (0 y-, 1 y+, 2 x-, 3 x+): a thread to a quad, a
-// warp to four bricks; quads of the half that faces the tile are used.
+// The halo as bricks of neighbours, eight per side (0 y-, 1 y+, 2 x-, 3 x+): one thread per quad,
+// one warp per four bricks; only the half that faces the tile is used.
 struct PackedRim {
     int side;
     u32 k, q;
@@ -24,12 +24,11 @@ struct PackedRim {
     }
 };
 
-// Shared memory of a block: kinds and places of all its planes are fetched at once, before it
-// begins.
+// Shared memory of a block. Kinds and places of all its planes are loaded at the start.
 template <int ZC>
 struct alignas(16) PackedShared {
     float planes[2][SX * SY];
-    Stage u, w;  // on their way
+    Stage u, w;  // in flight
     uint4 rim[THREADS];
     u64 units_u[ZC + 8][UNITS], units_w[ZC][UNITS];
     u32 refs_rim[4][ZC][UNITS];
@@ -38,7 +37,8 @@ struct alignas(16) PackedShared {
     u8 need[ZC];
 };
 
-// Kinds and places of `count` planes of a page column from z on; planes outside the grid are zero.
+// Loads kinds and places of `count` planes of a page column from z on; planes outside the grid are
+// zero.
 BUDDY_FN void load_column(const Field& f, const Pool& pool, int nz, i64 tile, int z, int count, u64 (*units)[UNITS], u8 (*kinds)[BRICKS]) {
     for (int i = (int)threadIdx.x; i < count * 4; i += THREADS) {
         int at = z + i / 4;
@@ -52,7 +52,7 @@ BUDDY_FN void load_column(const Field& f, const Pool& pool, int nz, i64 tile, in
         units[i / UNITS][i % UNITS] = ref == NONE ? 0 : (u64)unit_at(pool, ref);
     }
 }
-// The same of the eight bricks of a neighbour that touch this tile.
+// The same for the eight bricks of a neighbour that touch this tile.
 BUDDY_FN void load_rim_column(const Field& f, int nz, i64 tile, int side, int z, int count, u32 (*refs)[UNITS], u8 (*kinds)[8]) {
     for (int i = (int)threadIdx.x; i < count * 8; i += THREADS) {
         u64 page = (u64)(tile * nz + z + i / 8);
@@ -72,7 +72,7 @@ struct PackedBlock {
     BUDDY_FN PackedBlock(PackedShared<ZC>& sh, const Field& u, const Field& w, const Pool& pool, const Step& s) : sh(sh), u(u), w(w), pool(pool), s(s) {
         tile = (int)blockIdx.x, z0 = (int)blockIdx.y * ZC, count = s.n.nz - z0 < ZC ? s.n.nz - z0 : ZC;
     }
-    // Whether any plane may change; each is noted.
+    // Returns true if any plane may change; marks each.
     BUDDY_FN bool wake(u32 t) const {
         bool need = false;
         if ((int)t < count) {
@@ -115,7 +115,7 @@ struct PackedBlock {
         PackedRim r(t);
         if (r.faces()) *(float4*)(here + r.at()) = take_quad<WINDOW, 4>(&sh.rim[t - 4 * r.q], sh.kinds_rim[r.side][i][r.k], r.q);
     }
-    // The first nine planes, four at a time, through all the room that there is.
+    // Loads the first nine planes, four at a time, using all of shared memory.
     BUDDY_FN void begin(Queue& queue, u32 t) const {
         Stage* extra = (Stage*)sh.planes;
         Stage* room[4] = {&sh.u, &sh.w, extra, extra + 1};
@@ -134,7 +134,7 @@ struct PackedBlock {
         BUDDY_UNROLL for (int i = 0; i < 4; i++) v2.v[0][i] = sh.table[indices.x >> (8 * i) & 255], v2.v[1][i] = sh.table[indices.y >> (8 * i) & 255];
         return v2;
     }
-    // What became of a brick; one that had no place is reported and not written.
+    // Stores a brick; one without memory is reported and not written.
     BUDDY_FN void store(const Values& out, u32 was, u32 t, int i) const {
         const window32::Quad a[2] = {words(out.v[0][0], out.v[0][1], out.v[0][2], out.v[0][3]), words(out.v[1][0], out.v[1][1], out.v[1][2], out.v[1][3])};
         const u32 kind = kind_in_warp<WINDOW>(a, t % 32);

@@ -1,21 +1,21 @@
-// Where pages lie: units for pages that the wave reaches, retargeting, and reading back.
+// Page management: units for pages that the wave reaches, retargeting, and readout.
 #pragma once
 #include "wave_packed.cuh"
 
 namespace buddy {
 
-// The pool's books. Units below `device_end` and `host_end` are handed out in order; those given
-// back lie on a stack.
+// State of the unit pool. Units below `device_end` and `host_end` have been handed out in order;
+// freed ones are on a stack.
 struct Books {
     u32 device_next, device_end, host_next, host_end;
     int freed;  // on the stack
     u32 lit;    // pages that have units
     u32 device_used, host_used;
-    u32 failed;  // pages that found no room at all
-    u32 moved;   // units that a retarget moved
+    u32 failed;  // pages without memory
+    u32 moved;  // units moved by retargeting
 };
 
-// One unit on the device: new, or given back.
+// Returns a device unit: a new one, or a freed one.
 BUDDY_FN u32 take_device(Books* b, const u32* stack) {
     if (b->device_next < b->device_end) {
         u32 at = atomicAdd(&b->device_next, 1u);
@@ -34,7 +34,7 @@ BUDDY_FN u32 take_host(Books* b) {
     return at < b->host_end ? at | HOST : NONE;
 }
 
-// A page's units: `target` of them on the device if there is room, the others in host memory.
+// A page's units: `target` of them on the device if available, the others in host memory.
 struct Taken {
     u32 refs[UNITS], on_device;
     bool failed;
@@ -51,7 +51,7 @@ struct Taken {
     }
 };
 
-// Gives units to pages of w that this step may write.
+// Allocates units for pages of w that this step may write.
 BUDDY_FN void light_page(const Field& u, const Field& w, Books* b, const u32* stack, const Step& s, u32 target, u64 page) {
     if (page >= (u64)s.tiles_x * s.tiles_y * s.n.nz || w.refs[page * UNITS] != NONE) return;
     if (!reached(u, s, (int)(page / s.n.nz), (int)(page % s.n.nz))) return;
@@ -64,8 +64,8 @@ BUDDY_FN void light_page(const Field& u, const Field& w, Books* b, const u32* st
     atomicAdd(&b->lit, 1u), atomicAdd(&b->device_used, taken.on_device), atomicAdd(&b->host_used, UNITS - taken.on_device);
 }
 
-// Retargets a page from 1x to 8/7: its last unit goes to host memory if at most `most` bricks use
-// it. A warp to a page.
+// Retargets a page from 1x to 8/7: its last unit moves to host memory if at most `most` bricks use
+// it. One warp per page.
 BUDDY_FN void trim_page(const Field& f, const Pool& pool, Books* b, u32* stack, u64 page, u32 most, u32 lane) {
     u32* ref = f.refs + page * UNITS + UNITS - 1;
     const u32 from = *ref;
@@ -88,8 +88,8 @@ BUDDY_FN void trim_page(const Field& f, const Pool& pool, Books* b, u32* stack, 
     atomicAdd(&b->device_used, ~0u), atomicAdd(&b->host_used, 1u), atomicAdd(&b->moved, 1u);
 }
 
-// And back: the first `units` of a page that lie in host memory move into units that were given
-// back, while `keep` of those remain.
+// The inverse: the first `units` of a page that are in host memory move to freed device units,
+// while more than `keep` of those remain.
 BUDDY_FN void raise_page(const Field& f, const Pool& pool, Books* b, const u32* stack, u64 page, u32 units, int keep, u32 lane) {
     for (u32 p = 0; p < units; p++) {
         u32* ref = f.refs + page * UNITS + p;
@@ -113,8 +113,8 @@ BUDDY_FN void raise_page(const Field& f, const Pool& pool, Books* b, const u32* 
     }
 }
 
-// Adds to four counters how many bricks of a page are zero, windows, raw, and touch host memory;
-// all lanes of a warp take part.
+// Adds the numbers of a page's bricks that are zero, windows, raw, and touch host memory to four
+// counters; all lanes of a warp take part.
 BUDDY_FN void count_page(const Field& f, u64 page, u64 pages, u64* counts) {
     u32 n[4] = {0, 0, 0, 0};
     if (page < pages && f.active[page] == 0) n[0] = BRICKS;
@@ -133,13 +133,13 @@ BUDDY_FN void count_page(const Field& f, u64 page, u64 pages, u64* counts) {
     }
 }
 
-// Where the units of a page are.
+// Addresses of a page's units.
 struct alignas(16) UnitList {
     u64 at[UNITS];
 };
 
-// A page of a field to plain rows at `to`, which begin with plane `first` of the grid. A block to a
-// page.
+// Unpacks a page of a field to plain rows at `to`, which begin with plane `first` of the grid. One
+// block per page.
 BUDDY_FN void unpack_page(const Field& f, const Pool& pool, const Step& s, int tile, int z, int first, float* to) {
     __shared__ Stage stage;
     __shared__ UnitList list;
@@ -155,7 +155,7 @@ BUDDY_FN void unpack_page(const Field& f, const Pool& pool, const Step& s, int t
     BUDDY_UNROLL for (int j = 0; j < 2; j++) *(float4*)(to + ((u64)(z - first) * s.n.ny + y + j) * s.n.nx + x) = v.row[j];
 }
 
-// A page of a field from plain rows; its units are those from `first` on.
+// Packs a page of a field from plain rows; its units are those from `first` on.
 template <bool WINDOW>
 BUDDY_FN void pack_page(const float* from, const Field& f, const Pool& pool, const Step& s, int tile, int z, u32 first) {
     __shared__ Stage stage;
@@ -177,7 +177,7 @@ BUDDY_FN void pack_page(const float* from, const Field& f, const Pool& pool, con
     if (t == 0) f.active[page] = 1;
 }
 
-// One cell, without the rest of its brick.
+// Reads one cell, without the rest of its brick.
 BUDDY_FN float read_cell(const Field& f, const Pool& pool, const Step& s, int x, int y, int z) {
     const u64 page = (u64)(y / TY * s.tiles_x + x / TX) * s.n.nz + z;
     const u32 brick = (u32)(y % TY / 4 * 8 + x % TX / 8), row = (u32)y % 4, q = row / 2 * 4 + (u32)x % 8 / 4 * 2 + row % 2, i = (u32)x % 4;

@@ -1,21 +1,21 @@
-// One step of the wave in plain memory: the compressed kernel's twin, and what slabs and pinned
-// memory run.
+// One step of the wave in plain memory: the reference for the compressed kernel, and the kernel of
+// slabs and pinned memory.
 #pragma once
 #include "wave_tile.cuh"
 
 namespace buddy {
 
-// Planes [0, planes) of a slab; `below` and `above` planes of u lie before and after it. Rows along
-// x, without padding.
+// Planes [0, planes) of a slab; `below` and `above` planes of u precede and follow it. Rows along
+// x, unpadded.
 struct Slab {
     const float* u;
     float* w;
     const float* v2;
-    int first, planes, below, above;  // first: the slab's place in the grid
+    int first, planes, below, above;  // first: the slab's first plane in the grid
 };
 
-// The rim of a tile: 192 threads, four cells each; first the rows below and above, then the columns
-// at both sides.
+// The halo of a tile: 192 threads, four cells each; first the rows below and above, then the
+// columns at both sides.
 struct PlainRim {
     int x, y;  // from the tile's first cell
     BUDDY_FN static PlainRim of(u32 t) {
@@ -28,9 +28,9 @@ struct PlainRim {
     BUDDY_FN int at() const { return (y + RADIUS) * SX + x + RADIUS; }
 };
 
-// What a plane needs comes through shared memory, each slot of which only its thread looks at: as
-// soon as it is taken, that of the next plane is asked for. Three groups of copies take turns (rim,
-// before, ahead): two may be on their way at any wait.
+// Planes arrive through shared memory; each slot is used by one thread only, which requests the
+// next plane as soon as it has read the current one. Three groups of copies rotate (rim, before,
+// ahead): two may be in flight at any wait.
 struct alignas(16) PlainShared {
     float planes[2][SX * SY];
     float4 u[2][THREADS], w[2][THREADS], v[2][THREADS], rim[192];

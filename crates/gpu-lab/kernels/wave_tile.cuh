@@ -1,7 +1,7 @@
-// What a block of the wave has at hand, in plain and in compressed memory alike. It walks up a
-// column of 64 x 32 cells; a thread has two rows of four cells. Nine planes of them are in
-// registers, four before and four after the one that is computed; that one, with a rim of four
-// cells, is in shared memory, twice, so that a plane needs one barrier.
+// A block's data of the wave, in plain and in compressed memory alike. It traverses a column of 64
+// x 32 cells; a thread has two rows of four cells. Nine planes of them are in registers, four
+// before and four after the current one; the current plane, with a halo of four cells, is
+// double-buffered in shared memory, so that a plane needs one barrier.
 #pragma once
 #include "shared.cuh"
 #include "wave_model.cuh"
@@ -31,8 +31,8 @@ BUDDY_FN float get(const float4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y 
 BUDDY_FN float4 zero4() { return make_float4(0, 0, 0, 0); }
 BUDDY_FN Pair zero_pair() { return {{zero4(), zero4()}}; }
 
-// What follows from the thread's number is computed anew after it, which costs less than registers
-// that keep it.
+// Makes the compiler recompute values derived from the thread index, which costs less than the
+// registers that would hold them.
 BUDDY_FN u32 again(u32& t) {
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+r"(t));
@@ -44,9 +44,9 @@ BUDDY_FN void add_pair(Values& lap, int j, float c, const float4& a, const float
     BUDDY_UNROLL for (int i = 0; i < 4; i++) lap.v[j][i] = fmaf(c, get(a, i) + get(b, i), lap.v[j][i]);
 }
 
-// The Laplacian of a thread's cells, the first of them at `at` in a plane with its rim: along x,
-// then y, then z, near ones first. `left_at` and `right_at`: where the four cells before and after
-// them are.
+// Computes the Laplacian of a thread's cells, the first of them at `at` in a plane with its halo:
+// along x, then y, then z, near ones first. `left_at` and `right_at` are the positions of the four
+// cells before and after them.
 BUDDY_FN void laplacian(const float* at, int left_at, int right_at, const Queue& queue, Values& lap) {
     const float c[5] = {C0, C1, C2, C3, C4};
     const Pair& here = queue.here();
@@ -69,8 +69,7 @@ BUDDY_FN void laplacian(const float* at, int left_at, int right_at, const Queue&
         BUDDY_UNROLL for (int j = 0; j < 2; j++) add_pair(lap, j, c[k], queue.plane[RADIUS - k].row[j], queue.plane[RADIUS + k].row[j]);
 }
 
-// What a thread knows of its cells once and for all: whether they touch a damping layer at the
-// sides, and the source's column.
+// A thread's constants: whether its cells touch a lateral damping layer, and the source's column.
 struct Spot {
     u32 flags;
     BUDDY_FN Spot(int x, int y, const Step& s) {
@@ -81,8 +80,8 @@ struct Spot {
     }
 };
 
-// The next values of a thread's cells, the first of them at x and y. `damping`: what is left, by
-// depth.
+// Computes the next values of a thread's cells, the first of them at x and y. `damping` has the
+// factors by depth.
 BUDDY_FN void advance(const Pair& here, const Pair& before, const Values& v2, const Values& lap, Spot spot, int x, int y, int z, const Step& s,
                       const float* damping, Values& out) {
     if ((spot.flags & 1) || z < LAYER || z >= s.n.nz - LAYER) {

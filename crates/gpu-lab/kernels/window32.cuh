@@ -1,11 +1,13 @@
-// window32: 32 floats in 112 of 128 bytes, where their exponents lie within 16 of one another. Made
-// for kernels: six instructions a value to decode, any value alone, no stream. A brick is eight
-// quads of four values, and a byte says what it is:
-//   0        zero bits only: nothing is stored;
-//   1..254   a window: the largest exponent. A value is 28 bits: sign and mantissa (24), and how far its exponent lies below (4).
-//            Quad q has words 3q to 3q + 2 and half-word 48 + q;
-//   255      raw: quad q has the four words from 4q on.
-// Lossless: zeros or denormals among others, infinities, NaN or a wider span make a brick raw.
+// window32: 32 floats in 112 of 128 bytes, if their exponents lie within 16 of one another. Made
+// for kernels: six instructions per value to decode, random access, no stream. A brick is eight
+// quads of four values, with one byte for its kind:
+// - 0, zero bits only: nothing is stored;
+// - 1..254, a window with this largest exponent: a value has 28 bits, sign and mantissa (24) and
+//   the distance of its exponent from the largest (4). Quad q has words 3q to 3q + 2 and half-word
+//   48 + q;
+// - 255, raw: quad q has the four words from 4q on.
+// Lossless: zeros or denormals among other values, infinities, NaN or a wider span make a brick
+// raw.
 #pragma once
 #include "bits.cuh"
 
@@ -23,7 +25,7 @@ struct Packed {
     u32 codes;  // 16 bits
 };
 
-// Chosen bytes of two words: nibbles 0 to 3 of the selector are bytes of a, 4 to 7 of b.
+// Selects bytes of two words: nibbles 0 to 3 of the selector are bytes of a, 4 to 7 of b.
 BUDDY_FN u32 permute(u32 a, u32 b, u32 selector) {
 #ifdef __CUDA_ARCH__
     return __byte_perm(a, b, selector);
@@ -46,8 +48,8 @@ BUDDY_FN u32 larger_halves(u32 a, u32 b) {
 #endif
 }
 
-// Largest exponent of a quad, and 255 less the smallest. A brick's are the larger halves of its
-// quads'.
+// Returns the largest exponent of a quad, and 255 minus the smallest. A brick's are the larger
+// halves of its quads'.
 BUDDY_FN u32 extent(const Quad& a) {
     const u32 size = 0x7fffffff;
     u32 high = larger(larger(a.v[0] & size, a.v[1] & size), larger(a.v[2] & size, a.v[3] & size));
@@ -55,7 +57,7 @@ BUDDY_FN u32 extent(const Quad& a) {
     return (high >> 23) << 16 | (255 - (low >> 23));
 }
 
-// The byte of a brick from its extent, and whether any bit of it is set.
+// Returns the byte of a brick from its extent; `any` is true if any of its bits is set.
 BUDDY_FN u32 kind_of(u32 extent, bool any) {
     u32 high = extent >> 16, low = 255 - (extent & 0xffff);
     bool window = low > 0 && high < 255 && high - low <= SPAN;

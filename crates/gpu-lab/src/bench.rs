@@ -1,5 +1,5 @@
-//! How fast it is, beside a copy in the same run. Times are medians by CUDA events; every pair of
-//! write and read is verified.
+//! Speed of the runtime, compared with a copy in the same run. Times are medians by CUDA events;
+//! every pair of write and read is verified.
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Target};
@@ -16,8 +16,7 @@ use crate::{
 /// Launches of each operation that are timed together.
 const LAUNCHES: usize = 3;
 
-/// What buffers are written, read and gathered from with: a codec, a target and data that suits
-/// both.
+/// Codec, target and data of the measured buffers.
 const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Bpc, Target::X2, Fill::Ramp),
     (CodecKind::Planes64, Target::X2, Fill::Field64),
@@ -36,8 +35,8 @@ const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Rank64, Target::X4, Fill::Values),
 ];
 
-/// Codecs whose sizes are counted in one pass, besides all that are asked for: those of a snapshot
-/// in docs/guide/hpc-programs.md.
+/// Codecs whose sizes are counted in one pass, besides all selected ones: those of a snapshot in
+/// docs/guide/hpc-programs.md.
 const FEW: [CodecKind; 4] = [CodecKind::Bpc, CodecKind::Planes64, CodecKind::Zeros32, CodecKind::Fp32];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.
@@ -52,7 +51,7 @@ pub struct BenchReport {
     pub driver: u32,
     /// Uncompressed bytes of each measurement.
     pub bytes: u64,
-    /// The measurements, in the order they were made.
+    /// The measurements in order.
     pub rows: Vec<BenchRow>,
 }
 
@@ -70,13 +69,13 @@ pub struct BenchRow {
     pub data: String,
     /// 10^9 uncompressed bytes a second; for copies, bytes read and written.
     pub gb_per_s: f64,
-    /// Upper bound from the bytes that must move, at the speed of a copy or of the link.
+    /// Upper bound: the bytes that must move, at the speed of a copy or of the link.
     pub bound_gb_per_s: Option<f64>,
     /// Share of entries that overflow.
     pub overflow: Option<f64>,
 }
 
-/// Measures on `bytes` of data: everything, or what `only` names of the codecs, if it names any.
+/// Measures on `bytes` of data: everything, or only the codecs in `only` if it names any.
 ///
 /// # Errors
 /// [`Error::Differs`] if a read does not return what was written; compiler and driver errors.
@@ -144,7 +143,7 @@ impl Bench {
         Ok(Self { lab, bytes, data, back, copy_gb_per_s: 0.0 })
     }
 
-    /// Median seconds of an operation.
+    /// Returns the median seconds of an operation.
     fn time(&self, operation: impl Fn() -> Result<(), Error>) -> Result<f64, Error> {
         Ok(self.lab.time(LAUNCHES, |_| operation())? / 1e6)
     }
@@ -174,7 +173,7 @@ impl Bench {
         })
     }
 
-    /// The survey of all data as one span, its wait for the result included.
+    /// Measures a survey of all data as one span, with its wait.
     fn sizes(&self, kind: CodecKind, fill: Fill) -> Result<BenchRow, Error> {
         self.make(fill, 0.0)?;
         let codec = self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?;
@@ -183,8 +182,7 @@ impl Bench {
         Ok(self.row(format!("{kind} size histogram"), fill, seconds))
     }
 
-    /// Surveys of all data with several codecs: a pass for each, and as few passes as there are
-    /// groups of them.
+    /// Measures surveys of all data with several codecs: one pass for each, and one pass per group.
     fn all_sizes(&self, kinds: &[CodecKind], fill: Fill) -> Result<Vec<BenchRow>, Error> {
         self.make(fill, 0.0)?;
         let train = |&kind| Ok(self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?);
@@ -195,8 +193,7 @@ impl Bench {
             classes: None,
         };
         let together: Vec<_> = codecs.iter().map(|codec| surveyed(self.bytes, codec)).collect();
-        // An entry less for each: what is not the same memory is looked at apart, in the same
-        // survey.
+        // Each span is one entry shorter: different memory is surveyed separately.
         let less = (0..).step_by(ENTRY_BYTES);
         let apart: Vec<_> =
             codecs.iter().zip(less).map(|(codec, less)| surveyed(self.bytes - less, codec)).collect();
@@ -215,7 +212,7 @@ impl Bench {
         Ok(vec![row("a pass for each".to_owned(), &apart)?, row(passes, &together)?])
     }
 
-    /// Write and read of a whole buffer, beside a copy of the bytes that both must move.
+    /// Measures write and read of a buffer, compared with a copy of the bytes that both must move.
     fn pair(&self, kind: CodecKind, target: Target, fill: Fill) -> Result<Vec<BenchRow>, Error> {
         self.make(fill, 0.0)?;
         let packed = self.lab.compress(kind, target, self.data.all())?;
@@ -230,7 +227,7 @@ impl Bench {
         Ok(vec![row("compress", write), row("decompress", read)])
     }
 
-    /// The same data by nvCOMP, all buffers given.
+    /// Measures nvCOMP on the same data, with preallocated buffers.
     fn peers(&self, nvcomp: &Nvcomp, fill: Fill, bytes: u32) -> Result<Vec<BenchRow>, Error> {
         self.make(fill, 0.0)?;
         let mut rows = Vec::new();
@@ -243,7 +240,7 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Seconds of both; what is read is what was written.
+    /// Returns seconds of both; checks the data read back.
     fn write_and_read(&self, buffer: &BuddyBuffer) -> Result<(f64, f64), Error> {
         let write = self.time(|| Ok(buffer.write(&self.lab.stream, 0, self.data.all())?))?;
         self.back.fill(0xee)?;
@@ -257,7 +254,7 @@ impl Bench {
         self.lab.same("what was read", self.data.all(), self.back.all())
     }
 
-    /// Random single entries, from compressed and from plain memory.
+    /// Measures gathers of random entries, from compressed and from plain memory.
     fn gather(&self, kind: CodecKind, target: Target, fill: Fill) -> Result<Vec<BenchRow>, Error> {
         self.make(fill, 0.0)?;
         let packed = self.lab.compress(kind, target, self.data.all())?;
@@ -274,7 +271,7 @@ impl Bench {
         Ok(vec![plain, ours])
     }
 
-    /// Reads while some entries overflow, beside what the link allows.
+    /// Measures reads with overflow, compared with the link's bandwidth.
     fn overflow(&self, carveout: Carveout) -> Result<Vec<BenchRow>, Error> {
         let entries = self.bytes / ENTRY_BYTES as u64;
         let (device, buddy) = BuddyPool::room_for(Target::X2, entries);
@@ -294,7 +291,7 @@ impl Bench {
             let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, entries)?;
             let (_, read) = self.write_and_read(&buffer)?;
             let without = *without.get_or_insert(read);
-            // Noise is stored raw: half of it lies in the carve-out.
+            // Noise is stored raw: half of it is in the carve-out.
             let linked = (buffer.latest().overflowing * u64::from(slot)) as f64 / in_order / 1e9;
             rows.push(BenchRow {
                 overflow: Some(overflow(&buffer)),
@@ -307,7 +304,7 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Speed of a kernel that reads slots of the carve-out, so far apart.
+    /// Measures a kernel that reads slots of the carve-out at this distance.
     fn link(&self, pool: &BuddyPool, slot: u32, stride: u32) -> Result<f64, Error> {
         let [_, carveout] = pool.spans();
         let from = carveout.part(0..carveout.bytes().min(1 << 29));

@@ -1,6 +1,6 @@
-//! Conjugate gradients with a sparse matrix in layouts for kernels (`kernels/cg.cu`), also where
-//! the plain matrix does not fit the GPU: one implicit step of heat conduction in a cube. Where the
-//! plain matrix fits, it is solved with that too, and compared.
+//! Conjugate gradients with a sparse matrix in kernel layouts (`kernels/cg.cu`), also beyond the
+//! size of device memory: one implicit step of heat conduction in a cube. If the plain matrix fits,
+//! it is solved with that too, and compared.
 
 use std::time::Instant;
 
@@ -16,25 +16,25 @@ use crate::{
 
 /// Elements of a row.
 const ROW: u64 = 27;
-/// The values that there are, by their place in the table.
+/// The matrix's values by index in the table.
 const VALUES: [f64; 3] = [0.0, -1.0, 27.0];
-/// Threads of a block, a row each, and blocks to a multiprocessor: of an H200 the packed product
-/// has 9 at a time and the plain one 5, so that both end in whole waves.
+/// Threads per block, one row each, and blocks per SM. On an H200 9 blocks of the packed product
+/// are resident per SM, and 5 of the plain one, so that both end in whole waves.
 const BLOCK: u32 = 128;
 const BLOCKS: u32 = 45;
-/// Elements that a block reads at once.
+/// Elements that a block loads at once.
 const TILE: u64 = BLOCK as u64 * ROW;
-/// Cells a side: columns are below 2^31.
+/// Cells per side; columns are below 2^31.
 pub const CG_CELLS: std::ops::RangeInclusive<u32> = 4..=1290;
 /// Device memory reserved for the driver and the kernels, in bytes.
 const RESERVE: u64 = 1 << 30;
 
-/// A system to solve, and when to stop.
+/// A system to solve, and the stopping criterion.
 #[derive(Debug, Clone, Copy)]
 pub struct CgAsk {
     /// Cells of the cube's side.
     pub n: u32,
-    /// The residual, as a share of the right-hand side's norm, at which it ends.
+    /// The residual relative to the right-hand side's norm at which the solver stops.
     pub tolerance: f64,
     /// Maximum number of iterations.
     pub iterations: u32,
@@ -47,21 +47,21 @@ pub struct CgReport {
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
-    /// Its memory.
+    /// Device memory.
     pub memory_bytes: u64,
     /// Cells of the cube's side.
     pub n: u32,
     /// Elements of the matrix.
     pub elements: u64,
-    /// The residual that was asked for.
+    /// Requested residual.
     pub tolerance: f64,
-    /// Bytes of matrix and vectors, all plain.
+    /// Bytes of matrix and vectors, uncompressed.
     pub plain_bytes: u64,
     /// Bytes of packed matrix and plain vectors.
     pub packed_bytes: u64,
-    /// With the packed matrix.
+    /// Run with the packed matrix.
     pub packed: CgRun,
-    /// With the plain matrix, where it fits. The solution is the packed one's to the bit.
+    /// Run with the plain matrix, if it fits. Both solutions are bit-identical.
     pub plain: Option<CgRun>,
 }
 
@@ -77,30 +77,30 @@ impl CgReport {
     }
 }
 
-/// One way through.
+/// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CgRun {
-    /// Iterations that it took.
+    /// Iterations.
     pub iterations: u32,
-    /// Milliseconds of each, all kernels and the look at the residual.
+    /// Milliseconds per iteration, with all kernels and the convergence test.
     pub ms_per_iteration: f64,
-    /// The residual that the solver keeps, as a share of the right-hand side's norm.
+    /// The solver's residual, relative to the right-hand side's norm.
     pub residual: f64,
-    /// |b - Ax| as a share of |b|, with A applied as it is defined and not as it is stored.
+    /// |b - Ax| relative to |b|, with A computed from its definition instead of its storage.
     pub true_residual: f64,
-    /// 10^9 bytes a second, of those that must move.
+    /// 10^9 bytes per second, counting those that must move.
     pub gb_per_s: f64,
 }
 
 device_struct!(Cube { n: u32 });
 
-/// Sizes that follow from the cube.
+/// Sizes derived from the cube.
 impl Cube {
     fn rows(self) -> u64 {
         u64::from(self.n).pow(3)
     }
 
-    /// Elements, to a whole tile.
+    /// Returns the elements, rounded up to a whole tile.
     fn elements(self) -> u64 {
         (self.rows() * ROW).next_multiple_of(TILE)
     }
@@ -123,12 +123,12 @@ pub(crate) fn source() -> Source {
     program("cg.cu", include_str!("../kernels/cg.cu"), &[])
 }
 
-/// Solves with the packed matrix, and where there is room with the plain one; `progress` hears of
-/// each iteration's residual.
+/// Solves with the packed matrix, and with the plain one if it fits; `progress` receives each
+/// iteration's residual.
 ///
 /// # Errors
-/// [`Error::Differs`] if the two solutions are not the same, [`Error::Diverges`] if the residual
-/// that was asked for is not reached or not true, or what compiler or driver say.
+/// [`Error::Differs`] if the solutions differ, [`Error::Diverges`] if the residual is not reached
+/// or not true, or an error of the compiler or the driver.
 pub fn cg(gpu: &Gpu, ask: CgAsk, mut progress: impl FnMut(u32, f64)) -> Result<CgReport, Error> {
     if !CG_CELLS.contains(&ask.n) {
         return Err(Error::Cut { of: "cube", why: "4 to 1290 cells a side" });
@@ -162,11 +162,11 @@ pub fn cg(gpu: &Gpu, ask: CgAsk, mut progress: impl FnMut(u32, f64)) -> Result<C
     })
 }
 
-/// A matrix that a vector can be multiplied with.
+/// A matrix that multiplies a vector.
 trait Matrix {
-    /// Bytes of the matrix.
+    /// Returns the bytes of the matrix.
     fn bytes(&self) -> u64;
-    /// Starts q = A p.
+    /// Enqueues q = A p.
     fn multiply(&self, solver: &Solver<'_>) -> Result<(), Error>;
 }
 
@@ -184,7 +184,7 @@ impl Packed {
         let [places, low, high] = [1, 2, 1].map(|bytes| lab.bytes(bytes * elements));
         let (table, bases) = (lab.bytes(256 * 8)?, lab.bytes(4 * elements / u64::from(MATRIX_ENTRY))?);
         let packed = Self { places: places?, table, low: low?, high: high?, bases };
-        // The last tile may go on after the last row.
+        // The last tile may extend beyond the last row.
         [&packed.places, &packed.low, &packed.high, &packed.bases, &packed.table]
             .iter()
             .try_for_each(|array| array.fill(0))?;
@@ -209,7 +209,7 @@ impl Packed {
     }
 
     fn columns(&self) -> OffsetColumns {
-        // No entry lies anywhere else.
+        // All entries fit the layout.
         OffsetColumns { low: at(&self.low), high: at(&self.high), bases: at(&self.bases), others: 0 }
     }
 }
@@ -261,7 +261,7 @@ impl Matrix for Plain {
     }
 }
 
-/// The vectors, and the numbers of an iteration, which stay on the GPU.
+/// The vectors, and the scalars of an iteration, which stay on the GPU.
 struct Solver<'a> {
     lab: &'a Lab,
     kernels: Kernels,
@@ -287,7 +287,7 @@ impl<'a> Solver<'a> {
         let blocks = lab.gpu.info()?.multiprocessors * BLOCKS;
         let vector = || lab.bytes(cube.vector_bytes());
         let (x, r, p, q) = (vector()?, vector()?, vector()?, vector()?);
-        // Beyond its cells a vector is compared too.
+        // Padding of a vector is compared too.
         x.fill(0)?;
         let (partial, state) = (lab.bytes(u64::from(blocks) * 8)?, lab.bytes(32)?);
         let launch = Launch::row(blocks.into(), BLOCK);
@@ -311,7 +311,7 @@ impl<'a> Solver<'a> {
         }
         let ms_per_iteration = 1e3 * started.elapsed().as_secs_f64() / f64::from(iterations.max(1));
         let true_residual = self.true_residual()? / norm;
-        // Rounding keeps the two apart, but not by much.
+        // Rounding separates the two, but not by much.
         if !(residual <= ask.tolerance && true_residual <= 2.0 * ask.tolerance) {
             return Err(Error::Diverges { iterations, residual, true_residual, tolerance: ask.tolerance });
         }
@@ -353,14 +353,14 @@ impl<'a> Solver<'a> {
         Ok(self.number(TRUE)?.sqrt())
     }
 
-    /// Adds up what the blocks of the last kernel have left.
+    /// Sums the partial sums of the last kernel.
     fn sum(&self, to: u64) -> Result<(), Error> {
         let arguments = (at(&self.partial), self.launch.blocks.0, at(&self.state) + to);
         // SAFETY: the arguments of the kernel; the state has four numbers.
         unsafe { self.kernels.start("cg_sum", Launch::row(1, BLOCK), &arguments) }
     }
 
-    /// A number of the state, once all that was started is done.
+    /// Reads a scalar of the state; waits for the stream.
     fn number(&self, from: u64) -> Result<f64, Error> {
         self.lab.wait()?;
         let mut state = [0; 32];

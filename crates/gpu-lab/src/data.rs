@@ -1,4 +1,4 @@
-//! The kernels of `lab.cu`: data to try codecs on, and plain operations to compare with.
+//! The kernels of `lab.cu`: test data, and plain operations for comparison.
 
 use buddy_cuda::{DeviceSpan, Launch, Memory};
 use cudarc::driver::result::memcpy_dtod_async;
@@ -13,13 +13,13 @@ const THREADS: u32 = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
-    /// Random bits, in which no codec finds anything.
+    /// Random bits, incompressible.
     Noise,
     /// Zeros, but for a word in some pages.
     Zeros,
-    /// Every page of another kind.
+    /// A different kind in every page.
     Varied,
-    /// Integers that grow, with 5 to 12 noisy low bits.
+    /// Increasing integers with 5 to 12 noisy low bits.
     Ramp,
     /// A smooth field of doubles.
     Field64,
@@ -41,12 +41,12 @@ impl Lab {
     /// Fills entries with data, of which each becomes noise with probability `noise`, and waits.
     ///
     /// # Errors
-    /// A span that is not of whole entries, or what the driver says.
+    /// If the span is not whole entries, or a driver error.
     pub fn make(&self, to: DeviceSpan<'_>, fill: Fill, seed: u64, noise: f64) -> Result<(), Error> {
         let to = to.check_entries()?;
         let share = (noise.clamp(0.0, 1.0) * 65536.0).round() as u32;
         let arguments = (to.address(), to.entries(), fill as u32, seed, share);
-        // SAFETY: the arguments of `buddy_fill`, which writes the span and no more.
+        // SAFETY: the arguments of `buddy_fill`, which writes only the span.
         unsafe { self.own.start("buddy_fill", Launch::row(8192, THREADS), &arguments)? };
         self.wait()
     }
@@ -55,11 +55,12 @@ impl Lab {
     pub(crate) fn make_list(&self, to: DeviceSpan<'_>, entries: u64, seed: u64) -> Result<(), Error> {
         let to = to.check(4, 4, "32-bit numbers")?;
         let arguments = (to.address(), to.bytes() / 4, entries.max(1), seed);
-        // SAFETY: the arguments of `buddy_fill_list`, which writes the span and no more.
+        // SAFETY: the arguments of `buddy_fill_list`, which writes only the span.
         unsafe { self.own.start("buddy_fill_list", Launch::row(1024, THREADS), &arguments) }
     }
 
-    /// Adds to a 64-bit counter how many 32-bit words differ, as far as the shorter span reaches.
+    /// Adds the number of different 32-bit words to a counter, up to the length of the shorter
+    /// span.
     pub(crate) fn compare(
         &self,
         a: DeviceSpan<'_>,
@@ -72,7 +73,8 @@ impl Lab {
         unsafe { self.own.start("buddy_compare", Launch::row(4096, THREADS), &arguments) }
     }
 
-    /// Copies as the driver does, as far as the shorter span reaches: what bounds everything else.
+    /// Copies with the driver, up to the length of the shorter span: an upper bound for all other
+    /// operations.
     pub(crate) fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
         let bytes = from.bytes().min(to.bytes()) as usize;
         // SAFETY: both spans are memory of this GPU for as long as the work on them lasts.
@@ -82,8 +84,7 @@ impl Lab {
         Ok(self.gpu.check("start copying", started)?)
     }
 
-    /// Copies the entries of plain memory whose numbers are listed; a number past the end gives the
-    /// first entry.
+    /// Gathers entries of plain memory; an index past the end reads the first entry.
     pub(crate) fn gather_plain(
         &self,
         from: DeviceSpan<'_>,
@@ -98,8 +99,7 @@ impl Lab {
         unsafe { self.own.start("buddy_gather_plain", Launch::row(blocks, THREADS), &arguments) }
     }
 
-    /// Copies the first `bytes` of every `stride` bytes of `from`, as many times as both spans
-    /// allow.
+    /// Copies the first `bytes` of every `stride` bytes of `from`, as often as both spans allow.
     pub(crate) fn read_slots(
         &self,
         from: DeviceSpan<'_>,
@@ -114,14 +114,12 @@ impl Lab {
         unsafe { self.own.start("buddy_read_slots", Launch::row(4096, THREADS), &arguments) }
     }
 
-    /// Reads a span and keeps nothing; `count` is 8 bytes that stay as they are, but for one value
-    /// in 2^32.
+    /// Reads a span and discards it; the 8 bytes of `count` change for one value in 2^32 only.
     pub(crate) fn read_all(&self, from: DeviceSpan<'_>, count: DeviceSpan<'_>) -> Result<(), Error> {
         // A warp reads 2 KiB at a time.
         let arguments = (from.address(), from.bytes() / 2048 * 128, count.address());
         let blocks = u64::from(16 * self.gpu.multiprocessors());
-        // SAFETY: the arguments of `buddy_read_all`, which reads whole pieces of the span and no
-        // more.
+        // SAFETY: the arguments of `buddy_read_all`, which reads only whole pieces of the span.
         unsafe { self.own.start("buddy_read_all", Launch::row(blocks, THREADS), &arguments) }
     }
 
@@ -132,7 +130,7 @@ impl Lab {
         unsafe { self.own.start("buddy_constants", Launch::row(1, 1), &(to.address(),)) }
     }
 
-    /// Writes five 64-bit numbers for each listed entry: where it lies.
+    /// Writes the addresses of each listed entry, five 64-bit numbers.
     pub(crate) fn places(
         &self,
         memory: Memory,
@@ -142,16 +140,14 @@ impl Lab {
         let count = (list.bytes() / 4).min(to.bytes() / 40);
         let blocks = count.div_ceil(u64::from(THREADS));
         let arguments = (memory, list.address(), count, to.address());
-        // SAFETY: the arguments of `buddy_places`, with 40 bytes for each entry that it takes of
-        // the list.
+        // SAFETY: the arguments of `buddy_places`, with 40 bytes for each listed entry.
         unsafe { self.own.start("buddy_places", Launch::row(blocks, THREADS), &arguments) }
     }
 
-    /// Ends the context with an error that stays, and waits for it, to see what the rest makes of
-    /// it.
+    /// Ends the context with a sticky error, and waits for it, to test the reaction.
     ///
     /// # Errors
-    /// Always: that the context is lost, if it was not before.
+    /// Always: that the context is lost, unless it was lost before.
     pub fn break_context(&self) -> Result<(), Error> {
         // SAFETY: `buddy_trap` has no arguments and touches no memory.
         unsafe { self.own.start("buddy_trap", Launch::row(1, 1), &())? };

@@ -3,7 +3,7 @@
 /// Error of a check or a measurement.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The runtime, the driver or the compiler refused.
+    /// An error of the runtime, the driver or the compiler.
     #[error(transparent)]
     Gpu(#[from] buddy_cuda::Error),
     /// A shape that the kernels cannot have.
@@ -14,7 +14,7 @@ pub enum Error {
         /// The shapes that are valid.
         why: &'static str,
     },
-    /// A page of the wave that found no room.
+    /// A page of the wave without memory.
     #[error(
         "the wave needs more memory than {device_gb:.1} GB on the GPU and {host_gb:.1} GB of the host; give it more with --host", device_gb = *device as f64 / 1e9, host_gb = *host as f64 / 1e9
     )]
@@ -32,10 +32,10 @@ pub enum Error {
         /// The cause.
         why: String,
     },
-    /// The vendor's library refused a product.
+    /// An error of cuBLASLt.
     #[error("cuBLASLt refused: {0}")]
     Vendor(String),
-    /// nvCOMP lacks a call, or refused one.
+    /// nvCOMP lacks a function, or one failed.
     #[error("nvCOMP {0}")]
     Nvcomp(String),
     /// The machine code of the small kernels cannot be read.
@@ -62,22 +62,22 @@ pub enum Error {
         /// The cause.
         why: String,
     },
-    /// A solver that did not get where it was to.
+    /// A solver that did not converge.
     #[error(
         "after {iterations} iterations the residual is {residual:.1e}, the true one {true_residual:.1e}, and not {tolerance:.1e}; allow more \
          iterations or a larger residual"
     )]
     Diverges {
-        /// Iterations that were done.
+        /// Iterations.
         iterations: u32,
         /// The solver's residual, as a share of the right-hand side.
         residual: f64,
-        /// The true one.
+        /// The true residual.
         true_residual: f64,
         /// The residual requested.
         tolerance: f64,
     },
-    /// A GPU that does what a CPU does not.
+    /// A result of the GPU that differs from the CPU's.
     #[error("the GPU differs from the CPU: {0}")]
     Differs(String),
 }

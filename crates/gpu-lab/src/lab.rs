@@ -12,7 +12,7 @@ use cudarc::driver::{
 
 use crate::{Error, Shapes};
 
-/// Groups of launches that are timed, after one that is not.
+/// Timed groups of launches, after one untimed.
 const GROUPS: usize = 7;
 
 /// The headers of the laboratory's programs, besides the library's.
@@ -28,7 +28,7 @@ pub const HEADERS: [Header; 9] = [
     ("window32.cuh", include_str!("../kernels/window32.cuh")),
 ];
 
-/// The laboratory's programs, in the shapes that measured best on an H200.
+/// Lists the lab's programs, in the shapes that were fastest on an H200.
 pub fn sources() -> Vec<Source> {
     [program("lab.cu", include_str!("../kernels/lab.cu"), &[])]
         .into_iter()
@@ -38,12 +38,12 @@ pub fn sources() -> Vec<Source> {
         .collect()
 }
 
-/// A program that may use the laboratory's headers.
+/// Returns a program that may use the lab's headers.
 pub(crate) fn program(name: &str, text: &'static str, defines: &[String]) -> Source {
     Source { headers: &HEADERS, ..Source::new(name, text, defines) }
 }
 
-/// A GPU with a stream of its own, the kernels of `lab.cu`, and a counter.
+/// A GPU with its own stream, the kernels of `lab.cu`, and a counter.
 pub struct Lab {
     pub(crate) gpu: Gpu,
     pub(crate) stream: Arc<CudaStream>,
@@ -52,7 +52,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Compiles the kernels, or takes them from the cache.
+    /// Compiles the kernels, or loads them from the cache.
     ///
     /// # Errors
     /// Compiler and driver errors.
@@ -62,7 +62,7 @@ impl Lab {
         Ok(Self { gpu: gpu.clone(), stream, own, counter: DeviceBytes::new(gpu, 8)? })
     }
 
-    /// Median microseconds of an operation that is started `launches` times in a row, by CUDA
+    /// Returns the median microseconds of an operation, launched `launches` times in a row, by CUDA
     /// events.
     pub(crate) fn time(
         &self,
@@ -74,7 +74,7 @@ impl Lab {
         Ok(median(times) / launches as f64)
     }
 
-    /// Microseconds of what an operation starts.
+    /// Returns the microseconds of the work that an operation enqueues.
     fn time_once(&self, operation: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
         let event = || {
             let event = self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
@@ -99,15 +99,14 @@ impl Lab {
         Ok(graph.expect("something was captured"))
     }
 
-    /// Median microseconds of each of the `launches` that a graph holds: no call of the host's is
-    /// in them.
+    /// Returns the median microseconds of each of the `launches` in a graph, without host calls.
     pub(crate) fn time_graph(&self, launches: usize, graph: &CudaGraph) -> Result<f64, Error> {
         let once = self.time(1, |_| Ok(self.gpu.check("start a graph", graph.launch())?))?;
         Ok(once / launches as f64)
     }
 
-    /// The same of several graphs, started in turn: what the card's clock does meanwhile, it does
-    /// to all of them.
+    /// The same for several graphs, launched in turn, so that changes of the GPU's clock affect all
+    /// of them.
     pub(crate) fn time_in_turn(&self, launches: usize, graphs: &[&CudaGraph]) -> Result<Vec<f64>, Error> {
         let mut times = vec![Vec::new(); graphs.len()];
         for _ in 0..=GROUPS {
@@ -144,12 +143,12 @@ impl Lab {
         Ok(u64::from_le_bytes(count))
     }
 
-    /// Fails unless two spans hold the same, once all that was started is done.
+    /// Fails unless two spans are equal, after all enqueued work.
     pub(crate) fn same(&self, what: &str, a: DeviceSpan<'_>, b: DeviceSpan<'_>) -> Result<(), Error> {
         none_wrong(what, self.count(|count| self.compare(a, b, count))?)
     }
 
-    /// A compressed copy of plain memory, by a codec that was trained on it.
+    /// Returns a compressed copy of plain memory, with a codec trained on it.
     pub(crate) fn compress(
         &self,
         kind: CodecKind,
@@ -163,7 +162,7 @@ impl Lab {
         Ok(packed)
     }
 
-    /// Has a buffer say what it holds; fails if an entry did not decode.
+    /// Reports a buffer's content; fails if an entry failed to decode.
     pub(crate) fn describe(&self, buffer: &BuddyBuffer) -> Result<(), Error> {
         buffer.stats(&self.stream)?;
         self.wait()?;
@@ -183,7 +182,7 @@ impl Kernels {
         Ok(Self { gpu: gpu.clone(), stream: stream.clone(), module: gpu.module(source)? })
     }
 
-    /// Starts a kernel on the laboratory's stream.
+    /// Enqueues a kernel on the lab's stream.
     ///
     /// # Safety
     /// As for [`Launch::start`].
@@ -200,19 +199,19 @@ impl Kernels {
     }
 }
 
-/// The median of times, but for the first, which is that of a start.
+/// Returns the median of times, without the first one, a warm-up.
 fn median(mut times: Vec<f64>) -> f64 {
     times.remove(0);
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
 
-/// The device address of memory, as an argument.
+/// Returns the device address of memory, as an argument.
 pub(crate) fn at(bytes: &DeviceBytes) -> u64 {
     bytes.all().address()
 }
 
-/// An error unless nothing is wrong.
+/// Fails unless the number of wrong results is zero.
 pub(crate) fn none_wrong(what: &str, wrong: u64) -> Result<(), Error> {
     match wrong {
         0 => Ok(()),
@@ -220,7 +219,7 @@ pub(crate) fn none_wrong(what: &str, wrong: u64) -> Result<(), Error> {
     }
 }
 
-/// Bytes of a buffer in device memory, its metadata included, and in buddy memory.
+/// Returns a buffer's bytes in device memory, with metadata, and in buddy memory.
 pub(crate) fn stored_bytes(buffer: &BuddyBuffer) -> (u64, u64) {
     let stats = buffer.latest();
     let (mut device, mut buddy) = (buffer.entries() / 2, 0);
@@ -232,18 +231,18 @@ pub(crate) fn stored_bytes(buffer: &BuddyBuffer) -> (u64, u64) {
     (device, buddy)
 }
 
-/// Bytes that a pass over a buffer moves.
+/// Returns the bytes that a pass over a buffer moves.
 pub(crate) fn moved_bytes(buffer: &BuddyBuffer) -> u64 {
     let (device, buddy) = stored_bytes(buffer);
     device + buddy
 }
 
-/// Share of entries that overflow.
+/// Returns the fraction of entries that overflow.
 pub(crate) fn overflow(buffer: &BuddyBuffer) -> f64 {
     buffer.latest().overflowing as f64 / buffer.entries() as f64
 }
 
-/// Structs of plain numbers that kernels take.
+/// Structs of plain numbers as kernel arguments.
 macro_rules! device_struct {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),+ }) => {
         $(#[$doc])*

@@ -1,11 +1,10 @@
-//! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the
-//! CPU to the bit, [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels
-//! that work in compressed memory beside the same work in plain memory and beside the vendor's
-//! library, [`large()`] runs a wave that is larger than the card, [`soak()`] writes and reads for a
-//! long time, [`micro()`] times and traces small kernels to compare the simulator with.
+//! The lab of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU bit
+//! for bit; [`bench()`] compares the runtime with a copy; [`fused()`] compares kernels in
+//! compressed memory with the same work in plain memory and with cuBLASLt; [`large()`] runs a wave
+//! larger than device memory; [`soak()`] writes and reads for a long time; [`micro()`] times and
+//! traces small kernels for comparison with the simulator.
 //!
-//! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie
-//! in `kernels/`.
+//! They share [`Lab`]: timing, comparison, and data made on the GPU. Its kernels are in `kernels/`.
 
 mod attention;
 mod bench;

@@ -1,5 +1,5 @@
-//! The layouts of a sparse matrix' values and columns (`buddy_cuda`'s `matrix.cuh`), as kernels
-//! take them.
+//! The layouts of a sparse matrix's values and columns (`buddy_cuda`'s `matrix.cuh`), as kernel
+//! arguments.
 
 use crate::lab::device_struct;
 
@@ -7,14 +7,14 @@ use crate::lab::device_struct;
 pub(crate) const MATRIX_ENTRY: u32 = 32;
 
 device_struct!(
-    /// Doubles that are floats.
+    /// Doubles that are exactly floats.
     NarrowValues { narrow: u64, kinds: u64, others: u64 }
 );
 device_struct!(
-    /// A few doubles: places in a table of 256.
+    /// A few distinct doubles: indices into a table of 256.
     TableValues { places: u64, table: u64 }
 );
 device_struct!(
-    /// Columns within 2^24 of the least of their entry.
+    /// Columns within 2^24 of the entry's smallest.
     OffsetColumns { low: u64, high: u64, bases: u64, others: u64 }
 );

@@ -1,6 +1,5 @@
-//! nvCOMP, the vendor's library of compression, to compare with: through its C interface, with all
-//! buffers given, so that no call takes memory. It is loaded if it is there; the wheel
-//! `nvidia-libnvcomp-cu13` has it.
+//! nvCOMP, NVIDIA's compression library, for comparison: through its C interface, with preallocated
+//! buffers. It is optional; the wheel `nvidia-libnvcomp-cu13` has it.
 
 use std::ffi::c_void;
 
@@ -9,13 +8,13 @@ use libloading::Library;
 
 use crate::{Error, Lab, lab::at};
 
-/// The library, in the version whose calls these are.
+/// The library, in the version of these functions.
 const NAME: &str = "libnvcomp.so.6";
-/// Bytes that are packed together: what its makers advise.
+/// Bytes per chunk, as its documentation recommends.
 const CHUNK: u64 = 64 << 10;
 /// Launches that are timed together.
 const LAUNCHES: usize = 3;
-/// Its number of a type that its stream names.
+/// Its code for a type that the stream names.
 const NAMED_BY_STREAM: u32 = 0xff;
 
 /// A format of nvCOMP and the bytes of a value.
@@ -33,8 +32,8 @@ impl Format {
         }
     }
 
-    /// Options to pack with: the type of values is the second of them. ANS knows halves, and takes
-    /// all else as bytes.
+    /// Returns options for packing, of which the second is the type of values. ANS supports halves,
+    /// and takes everything else as bytes.
     fn to_pack(self) -> Options {
         let kind = match self {
             Self::Ans(2) => 10,
@@ -51,7 +50,7 @@ impl Format {
     }
 }
 
-/// Options of any call: 64 bytes, zeros but for a type.
+/// Options of any call: 64 bytes, zeros except for a type.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Options([u32; 16]);
@@ -66,12 +65,12 @@ impl Options {
 
 type TempSize = unsafe extern "C" fn(usize, usize, Options, *mut usize, usize, *mut c_void) -> i32;
 type MostBytes = unsafe extern "C" fn(usize, Options, *mut usize) -> i32;
-/// Chunks, their sizes, the largest size, how many; memory to work in; packed chunks, their sizes;
+/// Chunks, their sizes, the largest size, their number; scratch memory; packed chunks, their sizes;
 /// options, statuses, stream.
 type Pack =
     unsafe extern "C" fn(u64, u64, usize, usize, u64, usize, u64, u64, Options, u64, *mut c_void) -> i32;
-/// Packed chunks, their sizes; room and sizes of plain ones, how many; memory to work in; plain
-/// chunks; options, statuses, stream.
+/// Packed chunks, their sizes; capacities and sizes of plain ones, their number; scratch memory;
+/// plain chunks; options, statuses, stream.
 type Unpack =
     unsafe extern "C" fn(u64, u64, u64, u64, usize, u64, usize, u64, Options, u64, *mut c_void) -> i32;
 
@@ -87,17 +86,16 @@ pub(crate) struct Peer {
 pub(crate) struct Nvcomp(Library);
 
 impl Nvcomp {
-    /// Loads it; nothing if it is not there.
+    /// Loads the library, if available.
     pub(crate) fn load() -> Option<Self> {
         // SAFETY: loading the library runs only its own initialisers.
         unsafe { Library::new(NAME) }.ok().map(Self)
     }
 
-    /// Packs data, unpacks it again into `back`, and compares.
+    /// Packs data, unpacks it to `back`, and compares.
     ///
     /// # Errors
-    /// [`Error::Nvcomp`] with the number that the library answers, [`Error::Differs`], or what the
-    /// driver says.
+    /// [`Error::Nvcomp`] with the library's status, [`Error::Differs`], or a driver error.
     pub(crate) fn measure(
         &self,
         lab: &Lab,
@@ -115,7 +113,7 @@ impl Nvcomp {
         Ok(Peer { ratio: data.bytes() as f64 / batch.packed_bytes()? as f64, pack_us, unpack_us })
     }
 
-    /// A function of a format.
+    /// Finds a function of a format.
     fn function<T: Copy>(&self, format: Format, name: &str) -> Result<T, Error> {
         let name = format!("nvcompBatched{}{name}", format.name());
         // SAFETY: the types are those of the header of this version.
@@ -124,17 +122,17 @@ impl Nvcomp {
     }
 }
 
-/// Some chunks of a format, and all memory that they need.
+/// Chunks of a format, with their memory.
 struct Batch<'a> {
     lab: &'a Lab,
     format: Format,
     pack: Pack,
     unpack: Unpack,
     bytes: u64,
-    /// Plain sizes of chunks, packed ones, and those that unpacking finds.
+    /// Plain sizes of chunks, packed ones, and those found by unpacking.
     sizes: [DeviceBytes; 3],
     statuses: DeviceBytes,
-    /// Where packed chunks lie, and their addresses.
+    /// Packed chunks, and their addresses.
     _packed: DeviceBytes,
     packed_at: DeviceBytes,
     work: DeviceBytes,
@@ -182,7 +180,7 @@ impl<'a> Batch<'a> {
         let [sizes, packed_sizes, _] = self.sizes.each_ref().map(at);
         let (options, stream) = (self.format.to_pack(), self.lab.stream.cu_stream().cast());
         let (plain, to, statuses) = (at(plain), at(&self.packed_at), at(&self.statuses));
-        // SAFETY: the arguments of the header, with memory of the sizes that the library asked for.
+        // SAFETY: the arguments of the header, with memory of the sizes that the library requested.
         done(unsafe {
             (self.pack)(
                 plain,
@@ -230,7 +228,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Addresses so far apart, in device memory.
+/// Returns evenly spaced addresses, in device memory.
 fn addresses(lab: &Lab, count: u64, first: u64, pitch: u64) -> Result<DeviceBytes, Error> {
     let addresses: Vec<u64> = (0..count).map(|i| first + i * pitch).collect();
     let to = lab.bytes(8 * count)?;

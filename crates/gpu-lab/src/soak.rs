@@ -1,9 +1,9 @@
-//! Soak: data of many kinds through compressed memory for a long time, compared to the bit on the
-//! GPU itself.
+//! Soak test: data of many kinds passes through compressed memory for a long time, compared on the
+//! GPU bit for bit.
 //!
-//! A round writes data, overwrites a part of it with other data, moves all of it to a buffer with
-//! another target, and gives the memory back; after each step everything is read and compared.
-//! Workers, each with a stream and memory of its own, do rounds beside one another.
+//! A round writes data, overwrites a part of it, moves everything to a buffer with another target,
+//! and frees the memory; after each step everything is read and compared. Workers, each with its
+//! own stream and memory, do rounds concurrently.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{Error, Fill, Lab};
 
 /// The most data of a round.
 const MOST_BYTES: u64 = 2 << 30;
-/// The most data of a round whose overflow goes over the link, which is a hundred times slower.
+/// The most data of a round that overflows over the link, which is a hundred times slower.
 const MOST_OVER_LINK: u64 = 32 << 20;
 /// Fill pattern of memory before a read, so that unwritten bytes show.
 const POISON: u8 = 0xee;
@@ -37,9 +37,9 @@ pub struct SoakAsk {
     pub bytes: u64,
     /// Time limit in seconds.
     pub seconds: f64,
-    /// Rounds beside one another, each on a stream of its own.
+    /// Concurrent rounds, each on its own stream.
     pub streams: usize,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -50,23 +50,23 @@ pub struct SoakReport {
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
-    /// Where the random numbers began.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Rounds beside one another.
+    /// Concurrent rounds.
     pub streams: usize,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Rounds that were done.
+    /// Completed rounds.
     pub rounds: u64,
     /// Plain bytes that were compressed.
     pub written_bytes: u64,
     /// Plain bytes that were read back and compared.
     pub read_bytes: u64,
-    /// Entries that had bytes in buddy memory when they were read.
+    /// Entries with bytes in buddy memory when read.
     pub overflowing_entries: u64,
     /// Buffers that moved to another target.
     pub retargets: u64,
-    /// Buffers and allocations that were given back.
+    /// Buffers and allocations freed.
     pub frees: u64,
     /// Bytes that were written, by codec and target, as in `bpc 2x`.
     pub written_by: BTreeMap<String, u64>,
@@ -88,8 +88,8 @@ struct Shared<'a> {
     report: Mutex<SoakReport>,
 }
 
-/// Writes, reads and compares until the volume or the time is reached; `progress` hears how many
-/// bytes each round wrote.
+/// Writes, reads and compares until the volume or the time is reached; `progress` receives the
+/// bytes of each round.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first difference; compiler and driver errors.
@@ -117,7 +117,7 @@ pub fn soak(gpu: &Gpu, ask: SoakAsk, progress: impl Fn(u64) + Sync) -> Result<So
 }
 
 impl Shared<'_> {
-    /// Does rounds until it is enough or one fails, here or elsewhere.
+    /// Does rounds until the limit, or until one fails in any worker.
     fn work(&self, workers: u64, progress: &impl Fn(u64)) -> Result<(), Error> {
         let done = Worker::new(self.gpu, self.ask.bytes / 4, workers).and_then(|mut worker| {
             while !self.is_enough() {
@@ -167,8 +167,7 @@ struct Tally {
     frees: u64,
 }
 
-/// A stream, plain memory, and pools of which one overflows into device memory and one over the
-/// link.
+/// A stream, plain memory, and two pools: one overflows into device memory and one over the link.
 struct Worker {
     lab: Lab,
     data: DeviceBytes,
@@ -181,7 +180,7 @@ struct Worker {
 
 impl Worker {
     fn new(gpu: &Gpu, most: u64, workers: u64) -> Result<Self, Error> {
-        // A tenth of what is free: plain memory twice, and room for two buffers and all of their
+        // A tenth of the free memory: plain memory twice, and two buffers with all of their
         // overflow.
         let most = (gpu.info()?.free_bytes / 10).min(MOST_BYTES).min(most) / workers;
         let bytes = most.max(1 << 16).next_multiple_of(8192);
@@ -204,7 +203,7 @@ impl Worker {
         let (target, other) = (Target::ALL[pick(2, 5)], Target::ALL[pick(3, 5)]);
         let far = pick(4, 4) == 0;
         let most = if far { self.over_link } else { self.data.len() };
-        // Seldom a whole number of pages.
+        // Rarely a whole number of pages.
         let entries = most / ENTRY_BYTES as u64 - pick(5, 100).min(60) as u64;
         let data = self.data.span(0..entries * ENTRY_BYTES as u64);
         fill(&self.lab, data, seed)?;
@@ -220,7 +219,7 @@ impl Worker {
     }
 }
 
-/// The steps of a round, on data that is compared with after each.
+/// The steps of a round, on data to compare with after each.
 struct Steps<'a> {
     lab: &'a Lab,
     data: DeviceSpan<'a>,
@@ -242,7 +241,7 @@ impl Steps<'_> {
         first.write(&self.lab.stream, 0, self.data)?;
         self.made.written.push((name(targets[0]), self.data.bytes()));
         self.compare(&first, "written")?;
-        // Other data over a part of it, from any entry to any other.
+        // Overwrites a random range of entries.
         let begin = mix(seed ^ 11) % entries;
         let end = begin + 1 + mix(seed ^ 12) % (entries - begin).min(entries / 4 + 1);
         let part = self.data.part(begin * ENTRY_BYTES as u64..end.min(entries) * ENTRY_BYTES as u64);
@@ -250,7 +249,7 @@ impl Steps<'_> {
         first.write(&self.lab.stream, begin, part)?;
         self.made.written.push((name(targets[0]), part.bytes()));
         self.compare(&first, "overwritten")?;
-        // Everything goes to a buffer with another target.
+        // Copies everything to a buffer with another target.
         let second = pool.buffer(codec.clone(), targets[1], entries)?;
         first.copy_to(&self.lab.stream, &second, self.back.span(0..self.back.len().min(1 << 20)))?;
         self.made.written.push((name(targets[1]), self.data.bytes()));
@@ -259,7 +258,7 @@ impl Steps<'_> {
         self.compare(&second, "retargeted")
     }
 
-    /// Reads all and compares it with the data.
+    /// Reads everything and compares it with the data.
     fn compare(&mut self, buffer: &buddy_cuda::BuddyBuffer, what: &str) -> Result<(), Error> {
         let back = self.back.span(0..self.data.bytes());
         self.lab.poison(back)?;
@@ -273,7 +272,7 @@ impl Steps<'_> {
     }
 }
 
-/// An allocation of an odd length with memory of its own, taken, written, read and freed.
+/// Allocates, writes, reads and frees an allocation of odd length.
 fn one_by_one(
     lab: &Lab,
     codec: &Codec,
@@ -296,7 +295,7 @@ fn one_by_one(
     Ok(())
 }
 
-/// Data of a random kind: structured, random, or made to be hard.
+/// Makes data of a random kind: structured, random, or difficult.
 fn fill(lab: &Lab, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
     const FILLS: [Fill; 11] = [
         Fill::Noise,
@@ -321,27 +320,27 @@ fn fill(lab: &Lab, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
 }
 
 impl Lab {
-    /// Fills entries with what codecs find hard: sizes just under and over every class, special
-    /// floats, single bits.
+    /// Fills entries with difficult data: sizes just below and above every class, special floats,
+    /// single bits.
     fn make_hard(&self, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
         let to = to.check_entries()?;
         let arguments = (to.address(), to.entries(), seed);
-        // SAFETY: the arguments of `buddy_fill_hard`, which writes the span and no more.
+        // SAFETY: the arguments of `buddy_fill_hard`, which writes only the span.
         unsafe { self.own.start("buddy_fill_hard", Launch::row(8192, 256), &arguments)? };
         self.wait()
     }
 
-    /// Makes a span hold what no entry would leave by chance.
+    /// Fills a span with a pattern that no entry has by chance.
     fn poison(&self, to: DeviceSpan<'_>) -> Result<(), Error> {
         let to = to.check_entries()?;
         let word = u32::from_ne_bytes([POISON; 4]);
         let arguments = (to.address(), to.bytes() / 16, word);
-        // SAFETY: the arguments of `buddy_set`, which writes the span and no more.
+        // SAFETY: the arguments of `buddy_set`, which writes only the span.
         unsafe { self.own.start("buddy_set", Launch::row(4096, 256), &arguments) }
     }
 }
 
-/// A hash of a 64-bit number, as the kernels have it.
+/// Hashes a 64-bit number, like the kernels.
 fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

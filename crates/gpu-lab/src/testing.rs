@@ -7,8 +7,8 @@ use std::{
 
 use buddy_cuda::Gpu;
 
-/// Runs a test on the first GPU, one test of the process at a time. Without a GPU it says that the
-/// test was skipped, past the test harness, which hides what passing tests print.
+/// Runs a test on the first GPU, one test of the process at a time. Without a GPU it reports a
+/// skip, past the test harness, which hides the output of passing tests.
 ///
 /// # Panics
 /// Without a GPU, if `BUDDY_REQUIRE_GPU=1`.

@@ -1,4 +1,4 @@
-//! The vendor's matrix product, cuBLASLt, to compare with.
+//! cuBLASLt's matrix product, for comparison.
 
 use std::mem::MaybeUninit;
 
@@ -10,40 +10,38 @@ use cudarc::{
 
 use crate::{Error, Lab};
 
-/// Algorithms that are asked for.
+/// Number of requested algorithms.
 const ALGORITHMS: usize = 64;
-/// Memory that an algorithm may use besides.
+/// Workspace of an algorithm.
 const WORKSPACE: u64 = 64 << 20;
 
-/// The library's number for a transposed operand.
+/// cuBLASLt's value for a transposed operand.
 static TRANSPOSED: i32 = 1;
 
-/// Something of the library's, and what destroys it.
+/// A cuBLASLt object and its destructor.
 struct Owned<T: Copy>(T, unsafe fn(T) -> Result<(), result::CublasError>);
 
 impl<T: Copy> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once; what the library says of that helps no
-        // one.
+        // SAFETY: created once and destroyed once; an error here cannot be handled.
         let _ = unsafe { (self.1)(self.0) };
     }
 }
 
-/// A product of a bf16 matrix, row after row, with some vectors, one after the other.
+/// A product of a row-major bf16 matrix with vectors.
 pub(crate) struct Vendor {
     product: Owned<sys::cublasLtMatmulDesc_t>,
-    /// Of the matrix, the vectors and the results.
+    /// Layouts of the matrix, the vectors and the results.
     layouts: [Owned<sys::cublasLtMatrixLayout_t>; 3],
     preference: Owned<sys::cublasLtMatmulPreference_t>,
     algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
     workspace: DeviceBytes,
-    /// The last to go.
+    /// Dropped last.
     handle: Owned<sys::cublasLtHandle_t>,
 }
 
 impl Vendor {
-    /// Asks the library's heuristics for its algorithms with results in bf16; `None` if cuBLASLt is
-    /// not installed.
+    /// Requests the heuristics' algorithms for bf16 results; `None` if cuBLASLt is not installed.
     ///
     /// # Errors
     /// [`Error::Vendor`] with the library's status.
@@ -58,7 +56,7 @@ impl Vendor {
         let workspace = lab.bytes(WORKSPACE)?;
         let made = || -> Result<Self, result::CublasError> {
             let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-            // The library counts matrices by columns: ours is one of rows, transposed.
+            // cuBLASLt is column-major: our row-major matrix is transposed.
             let layout = |of, rows, columns| {
                 let made = result::create_matrix_layout(of, rows, columns, rows as i64)?;
                 Ok(Owned(made, result::destroy_matrix_layout))
@@ -87,8 +85,8 @@ impl Vendor {
         let mut count = 0;
         let workspace = WORKSPACE;
         let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
-        // SAFETY: all descriptors are alive; the attributes are of the sizes given; there is room
-        // for all results.
+        // SAFETY: all descriptors are alive; the attributes have the given sizes; there is room for
+        // all results.
         unsafe {
             result::set_matmul_desc_attribute(self.product.0, attribute, (&raw const TRANSPOSED).cast(), 4)?;
             result::set_matmul_pref_attribute(self.preference.0, limit, (&raw const workspace).cast(), 8)?;
@@ -118,7 +116,7 @@ impl Vendor {
         self.algorithms.len()
     }
 
-    /// Multiplies by one of them.
+    /// Multiplies with one of them.
     ///
     /// # Errors
     /// [`Error::Vendor`] with the library's status.
@@ -134,7 +132,7 @@ impl Vendor {
         let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
         let out = results.address() as *mut _;
         // SAFETY: descriptors are alive; the caller's spans hold what they describe; scalars are
-        // read at once.
+        // read before the call returns.
         let done = unsafe {
             result::matmul(
                 self.handle.0,

@@ -1,5 +1,5 @@
-// Conjugate gradients, the kernels' own text on the CPU: the packed matrix gives plain's solution
-// to the bit, it converges, and the true residual is the solver's. For the test beside this file.
+// Conjugate gradients, the kernels run on the CPU: the packed matrix gives the plain one's solution
+// bit for bit, it converges, and the true residual is the solver's. For kernels.rs.
 #include "../../cuda/tests/emu.h"
 
 #include "../kernels/cg.cu"
@@ -61,7 +61,7 @@ int main() {
         Solved packed = solve(cg_product_packed, few, offset, cube);
         bool same = plain.x == packed.x && plain.iterations == packed.iterations && plain.rr == packed.rr;
         expect(same && plain.iterations < 100, "packed and plain differ");
-        // Heat comes from the ball alone, and no cell is colder than the walls.
+        // The ball is the only heat source, and no cell is colder than the walls.
         for (double value : packed.x) expect(value > -1e-9 && value < 1.25, "a temperature that cannot be");
     }
 }

@@ -1,12 +1,12 @@
-//! Kernels that work in compressed memory, their own text run on the CPU
-//! (`crates/cuda/tests/emu.h`): they give what plain memory gives, to the bit.
+//! Kernels that work in compressed memory, run on the CPU (`crates/cuda/tests/emu.h`): their
+//! results equal those in plain memory, bit for bit.
 #![cfg(target_arch = "x86_64")]
 
 use std::{path::PathBuf, process::Command};
 
 use buddy_gpu_lab::StencilShape;
 
-/// Builds a program beside this file and runs it; it says what differs.
+/// Builds and runs a program of this folder, which prints differences.
 fn run(name: &str, defines: &[String]) {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{}", defines.join("")));
     let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))

@@ -1,4 +1,4 @@
-//! The laboratory on a real GPU. Without one these tests say that they were skipped; with
+//! The lab on a real GPU. Without one these tests report that they were skipped; with
 //! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_gpu_lab::{
@@ -28,7 +28,7 @@ fn fused_kernels_give_what_plain_memory_gives() {
     });
 }
 
-/// Every plan: few tokens, tiles of them, and so many that weights are made plain.
+/// Every plan: few tokens, tiles of tokens, and as many as cuBLASLt multiplies.
 #[test]
 fn linear_layers_are_right_at_shapes_at_random() {
     on_gpu(|gpu| {
@@ -39,7 +39,7 @@ fn linear_layers_are_right_at_shapes_at_random() {
     });
 }
 
-/// Frozen, written and gated; also under compute-sanitizer.
+/// Frozen, writable and gated; also under compute-sanitizer.
 #[test]
 fn every_kernel_of_linear_layers_is_right_on_small_problems() {
     on_gpu(|gpu| match check_linear_shapes(&Lab::new(gpu).unwrap()) {
@@ -68,7 +68,7 @@ fn attention_gives_what_plain_memory_gives() {
     });
 }
 
-/// By all ways, and compared at small sizes with the CPU first.
+/// All ways, first compared with the CPU at small sizes.
 #[test]
 fn the_wave_is_the_same_by_every_way() {
     on_gpu(|gpu| {

@@ -1,6 +1,5 @@
-// The sparse product's own text on the CPU: in every layout it gives plain memory's sums to the
-// bit, with rows of any length, values that no float is and columns too far apart. For the test
-// beside this file.
+// The sparse product, run on the CPU: every layout gives plain memory's sums bit for bit, with rows
+// of any length, values that are no floats and columns too far apart. For kernels.rs.
 #include "../../cuda/tests/emu.h"
 
 #include "../kernels/spmv.cu"
@@ -16,7 +15,7 @@ static void expect(bool holds, const char* what) {
     if (!holds) printf("%s\n", what), exit(1);
 }
 
-// A matrix, packed by the kernels.
+// A matrix packed by the kernels.
 struct Made {
     std::vector<u32> starts = {0}, columns, bases, kinds, other_columns;
     std::vector<double> values, other_values, table;

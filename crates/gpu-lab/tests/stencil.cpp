@@ -1,6 +1,5 @@
-// The stencil's own text on the CPU: over compressed memory it writes what it writes over plain
-// memory, to the bit, with entries that are zeros, far from each other or special numbers, and at
-// every edge. For the test beside this file.
+// The stencil, run on the CPU: over compressed memory it writes the same bits as over plain memory,
+// with entries of zeros, distant values or special numbers, and at every edge. For kernels.rs.
 #include "../../cuda/tests/emu.h"
 
 #include "../kernels/stencil.cu"
@@ -51,7 +50,7 @@ static void expect(const std::vector<double>& want, const std::vector<double>& g
     if (memcmp(want.data(), got.data(), want.size() * 8) != 0) printf("%s differs\n", what), exit(1);
 }
 
-// The plain stencil is what it says: cell by cell, in the same order of additions.
+// Checks the plain stencil cell by cell, with the same order of additions.
 static void check_plain(const std::vector<double>& from, const std::vector<double>& got, const Grid& grid) {
     std::vector<double> want;
     auto at = [&](int x, int y, int z) {
@@ -84,7 +83,7 @@ static void check(u32 rows, u32 planes, u32 planes_per_block, bool rough) {
     check_plain(from, want, grid);
     emu::launch(stencil_fused, blocks, THREADS, source.view(), result.view(), grid);
     expect(want, result.read(), "the stencil in compressed memory");
-    // What it wrote is what a thread writes, nibbles too.
+    // The stored bytes and nibbles equal those of a single thread.
     Buffer again(cells / 16);
     again.write(want);
     if (again.nibbles != result.nibbles || source.fault != ~0ull) printf("nibbles differ\n"), exit(1);

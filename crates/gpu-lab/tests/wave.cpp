@@ -1,9 +1,8 @@
-// The wave's kernels, their own text run on the CPU, in plain and in compressed memory.
-//   wave PROBLEM RESULT
-// PROBLEM: cells along x, y and z, steps, 1 for windows, percent of the units on the device, 1 to
-// retarget on the way (7 ints); the table; what is pushed in each step (floats). RESULT: the last
-// field as compressed memory has it, its slice cell by cell and plain memory's, in rows. Ends with
-// 1 and a line if two of them differ on the way.
+// The wave's kernels, run on the CPU, in plain and in compressed memory: `wave PROBLEM RESULT`.
+// PROBLEM: cells along x, y and z, steps, 1 for windows, percentage of the units on the device, 1
+// to retarget on the way (7 ints); the table; the source's amplitude in each step (floats). RESULT:
+// the last field of compressed memory, its slice cell by cell, and plain memory's field, in rows.
+// Exits with 1 and a message if two of them differ on the way.
 #include "../../cuda/tests/emu.h"
 
 struct alignas(16) ulonglong2 { unsigned long long x, y; };
@@ -66,7 +65,7 @@ struct Wave {
         emu::launch(light_pages, dim3(groups), 256, u, w, &books, (const u32*)stack.data(), s, 8u);
         emu::launch(p.window ? wave_window : wave_raw, dim3(tiles, chunks(p.nz, BUDDY_WAVE_PLANES)), THREADS, u, w, pool, (const u8*)v.data(),
                     (const float*)table.data(), s);
-        slab(0, i % 2 ? p.nz : p.nz * 3 / 5);  // in one, or in two
+        slab(0, i % 2 ? p.nz : p.nz * 3 / 5);  // whole, or in two parts
         std::swap(u, w), std::swap(plain_u, plain_w);
         if (p.retarget && i % 3 == 1) emu::launch(trim_pages, dim3(warps), 256, u, pool, &books, stack.data(), pages, (u32)(i % 9 * 8));
         if (p.retarget && i % 3 == 2) emu::launch(raise_pages, dim3(warps), 256, u, pool, &books, (const u32*)stack.data(), pages, 7u, 2);
@@ -87,7 +86,7 @@ struct Wave {
         expect(memcmp(unpacked(u, pool).data(), plain_u, cells * 4) == 0, "compressed and plain memory differ");
         expect(fault == ~0ull && books.failed == 0, "a page had no room");
     }
-    // A field that is packed at once is the same.
+    // Packs a plain field at once; the result must be equal.
     void repack() {
         Store other(pages);
         std::vector<u8> more((pages + 1) * UNITS * UNIT, 0x77);
@@ -100,7 +99,7 @@ struct Wave {
         emu::launch(slice_field, dim3((u32)(all.size() / 256 + 1)), 256, u, pool, s, Slice{p.ny / 2, 1, p.nx, p.nz}, all.data());
         return all;
     }
-    // Every kind of brick, and every place, was used where it should be.
+    // Checks that every kind of brick, and every place, occurred.
     void count() {
         u64 n[4] = {};
         emu::launch(count_kinds, dim3((u32)((pages + 255) / 256)), 256, u, pages, n);

@@ -1,6 +1,5 @@
-//! The wave's kernels, their own text run on the CPU by `crates/cuda/tests/emu.h`, give what the
-//! CPU's wave gives, to the bit: in plain memory, and in compressed memory with windows,
-//! retargeting and overflow.
+//! The wave's kernels, run on the CPU by `crates/cuda/tests/emu.h`, equal the CPU's wave bit for
+//! bit: in plain memory, and in compressed memory with windows, retargeting and overflow.
 #![cfg(target_arch = "x86_64")]
 
 use std::{fs, path::PathBuf, process::Command};
@@ -15,7 +14,7 @@ fn temporary(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Compiled with few planes to a block, so that small grids have several.
+/// Compiles with few planes per block, so that small grids have several blocks.
 fn compile() -> PathBuf {
     let program = temporary("wave");
     let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
@@ -41,7 +40,7 @@ fn compile() -> PathBuf {
     program
 }
 
-/// Runs one problem, whose result is compressed memory's field, its slice and plain memory's field.
+/// Runs one problem; returns compressed memory's field, its slice, and plain memory's field.
 fn run(program: &PathBuf, name: &str, problem: WaveProblem) {
     let (asked, given) = (temporary(&format!("wave-{name}")), temporary(&format!("wave-{name}-result")));
     fs::write(&asked, problem.to_bytes()).unwrap();

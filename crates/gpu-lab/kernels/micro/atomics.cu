@@ -4,13 +4,13 @@ extern "C" __global__ void atomic_same(unsigned *counter, int times) {
     for (int i = 0; i < times; i++) atomicAdd(counter, threadIdx.x + i);
 }
 
-/// Each warp has an address of its own, which all of its lanes add to.
+/// Each warp has its own address, to which all of its lanes add.
 extern "C" __global__ void atomic_warp(unsigned *counters) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     atomicAdd(counters + i / 32 * 8, threadIdx.x);
 }
 
-/// Each thread has an address of its own, and wants what was there.
+/// Each thread has its own address, and uses the returned value.
 extern "C" __global__ void atomic_own(unsigned *counters, unsigned *out) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     out[i] = atomicAdd(counters + i, 1u);

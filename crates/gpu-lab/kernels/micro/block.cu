@@ -1,4 +1,4 @@
-// What a block does together: barriers, exchanges between lanes, shared memory and its banks.
+// Cooperation within a block: barriers, shuffles, shared memory and its banks.
 
 extern "C" __global__ void barriers(int turns) {
     for (int i = 0; i < turns; i++) {
@@ -21,7 +21,7 @@ extern "C" __global__ void shuffles(int turns, int *out) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = a + b + c + d;
 }
 
-/// Loads whose lanes lie `stride` words apart.
+/// Loads with a stride of `stride` words between lanes.
 extern "C" __global__ void shared_read(int stride, int turns, float *out) {
     __shared__ float words[2048];
 #pragma unroll 1

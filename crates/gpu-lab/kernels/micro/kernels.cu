@@ -1,4 +1,4 @@
-// Small kernels as programs have them.
+// Small kernels like those of programs.
 
 /// The sum of an array: each block reduces its part in shared memory.
 extern "C" __global__ void reduce(const float *a, float *out, int n) {
@@ -19,7 +19,7 @@ extern "C" __global__ void transpose(const float *a, float *b, int n) {
     for (int j = 0; j < 32; j += 8) b[x * n + y + j] = a[(y + j) * n + x];
 }
 
-/// The same by way of shared memory.
+/// The same through shared memory.
 extern "C" __global__ void transpose_tile(const float *a, float *b, int n) {
     __shared__ float tile[32][33];
     int column = threadIdx.x % 32, row = threadIdx.x / 32;
@@ -46,7 +46,7 @@ extern "C" __global__ void stencil3d(const float *a, float *b, int n) {
     b[i] = 0.1f * (a[i] + a[i - 1] + a[i + 1] + a[i - n] + a[i + n] + a[i - n * n] + a[i + n * n]);
 }
 
-/// A product of matrices, tiles of 32 by 32 in shared memory, four results for each thread.
+/// A matrix product, tiles of 32 by 32 in shared memory, four results per thread.
 extern "C" __global__ void gemm(const float *a, const float *b, float *c, int n) {
     __shared__ float left[32][32], right[32][32];
     int x = threadIdx.x % 32, y = threadIdx.x / 32, column = blockIdx.x * 32 + x, row = blockIdx.y * 32 + y;
@@ -71,7 +71,7 @@ __device__ float exponential(float x) {
     return y;
 }
 
-/// A row for each block: its largest number, then the sum of the exponentials, then their shares.
+/// One row per block: maximum, sum of exponentials, quotients.
 extern "C" __global__ void softmax(const float *a, float *b, int n) {
     __shared__ float part[8];
     const float *from = a + blockIdx.x * n;

@@ -1,6 +1,7 @@
-// Latencies: one thread follows pointers, each load waiting for the one before it.
+// Latencies: one thread follows pointers; each load depends on the preceding one.
 
-/// Follows `steps` pointers from `start`; what they reach is stored, so that the loads stay.
+/// Follows `steps` pointers from `start`; the last one is stored, so that the loads are not
+/// removed.
 extern "C" __global__ void chase(void **start, int steps, void **out) {
     void **at = start;
 #pragma unroll 8

@@ -1,6 +1,6 @@
-// Pipes: instructions of one kind, in so many independent chains.
+// Execution pipes: instructions of one kind, in a number of independent chains.
 
-/// The hardware's own, without the care for small numbers that a branch would take.
+/// The hardware instruction, without the branch for small numbers.
 __device__ float exponential(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,4 +1,4 @@
-// Accesses that data decide.
+// Data-dependent accesses.
 
 extern "C" __global__ void gather(const int *index, const float *from, float *to) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -10,7 +10,7 @@ extern "C" __global__ void scatter(const int *index, const float *from, float *t
     to[index[i]] = from[i];
 }
 
-/// A matrix of compressed rows times a vector, a thread for each row.
+/// CSR matrix times vector, one thread per row.
 extern "C" __global__ void spmv_thread(const int *row, const int *column, const float *value, const float *x, float *y,
                                        int rows) {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
@@ -21,7 +21,7 @@ extern "C" __global__ void spmv_thread(const int *row, const int *column, const 
     y[r] = sum;
 }
 
-/// The same, a warp for each row.
+/// The same, one warp per row.
 extern "C" __global__ void spmv_warp(const int *row, const int *column, const float *value, const float *x, float *y,
                                      int rows) {
     int r = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x & 31;

@@ -1,6 +1,6 @@
-// Streams: each thread walks its arrays by the width of the grid.
+// Streams: each thread traverses its arrays with the grid's width as stride.
 
-/// Reads; nothing is stored unless the data says so, which it does not.
+/// Reads; stores only on a condition that never holds.
 extern "C" __global__ void read4(const float4 *a, int n, float *out) {
     float sum = 0;
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -26,7 +26,7 @@ extern "C" __global__ void triad4(const float4 *a, const float4 *b, float4 *c, i
     }
 }
 
-/// One element for each thread, four bytes wide.
+/// One element per thread, four bytes wide.
 extern "C" __global__ void vector_add(const float *a, const float *b, float *c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) c[i] = a[i] + b[i];

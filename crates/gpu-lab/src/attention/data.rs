@@ -14,11 +14,11 @@ use crate::{
 /// Threads of the laboratory's kernels.
 const THREADS: u32 = 256;
 const CHECK_THREADS: u32 = 128;
-/// Entries of which one in 65536 is odd, and rounding as a share of the sum of magnitudes: weights
-/// and results are bf16.
+/// Number of entries over which irregular ones are counted; and rounding of weights and results to
+/// bf16, as a fraction of the sum of magnitudes.
 const ALL_SHARES: f64 = 65536.0;
 const LIMIT: f64 = 1.0 / 256.0;
-/// Tokens that windows are trained on.
+/// Tokens that train the windows.
 const TRAINED_ON: u32 = 256;
 
 /// Shape of an attention problem.
@@ -40,7 +40,7 @@ pub(crate) fn source() -> Source {
     program("attention_lab.cu", include_str!("../../kernels/attention_lab.cu"), &[])
 }
 
-/// The plain twins of attention: in runs, and in clusters where there are any.
+/// Returns the same kernels on plain memory: stream-K, and clusters where available.
 pub(crate) fn twins(head_values: u32, columns: u32) -> [Source; 2] {
     let clusters = AttentionPlan::of(1, 1024, columns, 1);
     [AttentionPlan::Runs(1), clusters].map(|plan| plan.source("Plain", head_values, columns, false))
@@ -80,10 +80,10 @@ impl Case {
         numbers.into_iter().map(u64::from).product()
     }
 
-    /// The pages of every sequence, in no order; and the slot of every token.
+    /// Returns the pages of every sequence, in scattered order, and the slot of every token.
     fn places(&self) -> (Vec<i32>, Vec<i64>) {
         let (stride, pages) = (self.table_pages() as usize, self.shape().pages);
-        // A step that shares no divisor with the number of pages visits each once.
+        // A step coprime with the number of pages visits each once.
         let step = (1..).map(|i| pages / 2 + i).find(|&step| gcd(step, pages) == 1).expect("one of them");
         let mut page = self.seed as u32 % pages;
         let (mut table, mut slots) = (vec![0; stride * self.lengths.len()], Vec::new());
@@ -140,7 +140,7 @@ struct Reference {
 unsafe impl DeviceRepr for Reference {}
 
 impl<'a> Sequences<'a> {
-    /// Takes the memory, and fills plain keys, values and queries.
+    /// Allocates the memory, and fills plain keys, values and queries.
     pub(crate) fn new(lab: &'a Lab, case: Case) -> Result<Self, Error> {
         let shape = case.shape();
         let KvBytes { entries, overflow, metadata } = shape.bytes();
@@ -165,7 +165,7 @@ impl<'a> Sequences<'a> {
             lab,
             case,
         };
-        // What nobody wrote is anything but zeros.
+        // Unwritten memory is not zero.
         all.plain.fill(0xff)?;
         all.scratch.fill(0)?;
         all.outs.iter().try_for_each(|out| out.fill(0xff))?;
@@ -178,7 +178,7 @@ impl<'a> Sequences<'a> {
 
     fn fill(&self, to: &DeviceBytes, seed: u64, sigma: f32, odd: f64) -> Result<(), Error> {
         let arguments = (at(to), to.len() / 4, seed, sigma, (odd * ALL_SHARES) as u32);
-        // SAFETY: the arguments of `attention_fill`, which writes this memory and no more.
+        // SAFETY: the arguments of `attention_fill`, which writes only this memory.
         unsafe { self.kernels.start("attention_fill", Launch::row(4096, THREADS), &arguments) }
     }
 
@@ -188,8 +188,8 @@ impl<'a> Sequences<'a> {
         Ok(KvCache::over(&self.lab.gpu, self.case.shape(), memory)?)
     }
 
-    /// Fills what the cache keeps on the device: kernels fetch whole slots, of which an entry may
-    /// need less.
+    /// Fills the cache's device memory with a pattern, since kernels load whole slots, of which an
+    /// entry may need less.
     pub(crate) fn fill_slots(&self) -> Result<(), Error> {
         let [entries, _] = self.pool.spans();
         let bytes = self.lab.bytes(entries.bytes())?;
@@ -213,7 +213,7 @@ impl<'a> Sequences<'a> {
         }
     }
 
-    /// Clears the cache, trains its windows, and puts plain entries where the twin looks for them.
+    /// Clears the cache, trains its windows, and copies plain entries for the reference kernel.
     pub(crate) fn prepare(&self, cache: &KvCache<'_>) -> Result<(), Error> {
         let stream = &self.lab.stream;
         let total = self.case.total() as u32;
@@ -239,7 +239,7 @@ impl<'a> Sequences<'a> {
         Ok(cache.append(&self.lab.stream, &self.rows(first, tokens), slots)?)
     }
 
-    /// Reads one sequence, and says what came: keys, then values.
+    /// Reads one sequence, and returns keys, then values.
     pub(crate) fn read(
         &self,
         cache: &KvCache<'_>,
@@ -252,7 +252,7 @@ impl<'a> Sequences<'a> {
         Ok(unsafe { cache.read(&self.lab.stream, 0, pages, (0, self.case.lengths[sequence]), to) }?)
     }
 
-    /// Plain keys and values of a sequence, and how many bytes of each.
+    /// Returns plain keys and values of a sequence.
     pub(crate) fn plain(&self, sequence: usize) -> [DeviceSpan<'_>; 2] {
         let row = 2 * u64::from(self.case.heads * self.case.head_values);
         let first: u64 = self.case.lengths[..sequence].iter().map(|&length| u64::from(length)).sum();
@@ -279,13 +279,13 @@ impl<'a> Sequences<'a> {
         1.0 / f64::from(self.case.head_values).sqrt()
     }
 
-    /// Attention from compressed memory.
+    /// Computes attention from compressed memory.
     pub(crate) fn attend(&self, cache: &KvCache<'_>) -> Result<(), Error> {
         // SAFETY: the table's pages are the cache's, and lengths are those of the slots.
         Ok(unsafe { cache.attend(&self.lab.stream, &self.asked(0)) }?)
     }
 
-    /// The same from plain memory.
+    /// Computes attention from plain memory.
     pub(crate) fn attend_plain(&self, cache: &KvCache<'_>) -> Result<(), Error> {
         let asked = self.asked(1);
         let mut arguments = cache.arguments(&asked)?;
@@ -298,18 +298,18 @@ impl<'a> Sequences<'a> {
         unsafe { twin.start("attention", launch, &(arguments,)) }
     }
 
-    /// Makes the result of attention anything.
+    /// Overwrites the output of attention.
     pub(crate) fn spoil(&self) -> Result<(), Error> {
         Ok(self.outs[0].fill(0xff)?)
     }
 
-    /// Fails unless attention gave what it gives from plain memory, to the bit.
+    /// Fails unless attention equals that on plain memory, bit for bit.
     pub(crate) fn same_as_twin(&self, what: &str) -> Result<(), Error> {
         self.lab.same(what, self.outs[0].all(), self.outs[1].all())
     }
 
-    /// Fails unless attention gave what it gives from plain memory, to the bit, and a reference in
-    /// double precision, to rounding.
+    /// Fails unless attention equals that on plain memory, bit for bit, and a reference in double
+    /// precision, up to rounding.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         let what = format!("{:?}", self.case);
         self.same_as_twin(&what)?;

@@ -1,5 +1,5 @@
-//! Keys and values in compressed memory: attention, append and read, verified and measured beside
-//! the same kernel on plain memory.
+//! Attention over KV caches in compressed memory, append and read: verified, and compared with the
+//! same kernel on plain memory.
 
 mod data;
 
@@ -12,8 +12,8 @@ use data::{Case, Sequences};
 
 /// Launches of attention that are timed together.
 const LAUNCHES: usize = 10;
-/// The 8B model whose appends are measured: layers, heads and their values; and sequences that each
-/// append a token.
+/// The 8B model of the append measurement: layers, KV heads and head dimension; and sequences that
+/// append a token each.
 const MODEL: (u32, u32, u32) = (32, 8, 128);
 const BATCH: u32 = 8;
 
@@ -24,7 +24,7 @@ pub struct AttentionReport {
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
-    /// Random shapes that agreed with the reference and with the plain twin.
+    /// Random shapes that matched the reference and the plain kernel.
     pub checked: u32,
     /// The measurements.
     pub rows: Vec<AttentionRow>,
@@ -43,15 +43,15 @@ impl RecordKind for AttentionReport {
 /// Attention of one token of each sequence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttentionRow {
-    /// Sequences, and tokens of each.
+    /// Number of sequences.
     pub sequences: u32,
     /// Tokens of each.
     pub length: u32,
-    /// Heads of keys and values.
+    /// KV heads.
     pub heads: u32,
-    /// Heads that ask for each of them.
+    /// Query heads per KV head.
     pub group: u32,
-    /// Values of a head.
+    /// Head dimension.
     pub head_values: u32,
     /// Tokens of a page.
     pub page_tokens: u32,
@@ -59,20 +59,20 @@ pub struct AttentionRow {
     pub packed_us: f64,
     /// Microseconds of the same kernel from plain memory.
     pub twin_us: f64,
-    /// Bytes of keys and values, plain.
+    /// Bytes of keys and values, uncompressed.
     pub plain_bytes: u64,
-    /// Bytes of them in compressed memory, metadata included, overflow not.
+    /// Bytes in compressed memory, with metadata, without overflow.
     pub packed_bytes: u64,
-    /// Microseconds to append all of it at once, as a prefill does.
+    /// Microseconds to append everything at once, like a prefill.
     pub append_us: f64,
     /// Microseconds to read one sequence into plain memory.
     pub read_us: f64,
 }
 
-/// Replays of a graph that must all give the same.
+/// Replays of a graph that must give equal results.
 const REPLAYS: u32 = 1000;
 
-/// Sequences, tokens of each, heads, heads that ask for each, values of a head, tokens of a page.
+/// Sequences, tokens of each, KV heads, query heads per KV head, head dimension, tokens of a page.
 const SHAPES: [[u32; 6]; 6] = [
     [8, 32768, 8, 4, 128, 64],
     [8, 32768, 8, 4, 128, 16],
@@ -94,7 +94,7 @@ pub(crate) fn sources() -> Vec<Source> {
 /// Verifies random shapes, then measures; calls `progress` after each row.
 ///
 /// # Errors
-/// [`Error::Differs`] if a result differs from that of plain memory; compiler and driver errors.
+/// [`Error::Differs`] if a result differs from that on plain memory; compiler and driver errors.
 pub fn attention(
     gpu: &Gpu,
     checks: u32,
@@ -110,8 +110,8 @@ pub fn attention(
     Ok(AttentionReport { gpu, driver, checked: checks, rows, append_at_once_us, append_by_layer_us })
 }
 
-/// A graph that clears a cache, trains and appends, attends and reads gives the same bits in every
-/// replay.
+/// Checks that a graph which clears a cache, trains, appends, attends and reads gives the same bits
+/// in every replay.
 fn replay(lab: &Lab) -> Result<(), Error> {
     let lengths = vec![700, 33];
     let case =
@@ -126,7 +126,7 @@ fn replay(lab: &Lab) -> Result<(), Error> {
         all.attend(&cache)?;
         all.read(&cache, 0, [to[0].all(), to[1].all()])
     };
-    // Once outside, which compiles what it needs.
+    // Once outside the graph, to compile the kernels.
     work()?;
     all.attend_plain(&cache)?;
     all.verify()?;
@@ -156,7 +156,7 @@ pub fn check_attention(lab: &Lab, checks: u32) -> Result<(), Error> {
 /// # Errors
 /// As for [`attention`].
 pub fn check_small_attention(lab: &Lab) -> Result<(), Error> {
-    // Lengths; heads, of the group, tokens that ask, values of a head, tokens of a page.
+    // Lengths; KV heads, query heads per KV head, query tokens, head dimension, tokens of a page.
     let cases: [(&[u32], [u32; 5]); 5] = [
         (&[3, 40], [2, 4, 1, 64, 16]),
         (&[70, 1], [1, 3, 2, 128, 32]),
@@ -189,7 +189,7 @@ fn check(lab: &Lab, seed: u64) -> Result<(), Error> {
     check_case(lab, case, &mut random)
 }
 
-/// What was appended is read back, and attended to as plain memory is.
+/// Checks that appended tokens read back, and that attention equals that on plain memory.
 fn check_case(lab: &Lab, case: Case, random: &mut Random) -> Result<(), Error> {
     let total: u64 = case.lengths.iter().map(|&length| u64::from(length)).sum();
     let sequences = Sequences::new(lab, case.clone())?;
@@ -212,7 +212,7 @@ fn check_case(lab: &Lab, case: Case, random: &mut Random) -> Result<(), Error> {
         lab.same(&format!("keys read: {case:?}"), plain[0], came[0].all())?;
         lab.same(&format!("values read: {case:?}"), plain[1], came[1].all())?;
     }
-    // Twice: what it works in is left ready.
+    // Twice, to check that scratch memory is left reusable.
     sequences.attend(&cache)?;
     sequences.attend(&cache)?;
     sequences.attend_plain(&cache)?;
@@ -278,11 +278,11 @@ fn measure_append(lab: &Lab) -> Result<[f64; 2], Error> {
     Ok([lab.time_graph(1, &at_once)?, lab.time_graph(1, &by_layer)?])
 }
 
-/// Numbers by splitmix64.
+/// Random numbers by splitmix64.
 struct Random(u64);
 
 impl Random {
-    /// From 1 to `most`.
+    /// Returns a number from 1 to `most`.
     fn to(&mut self, most: u32) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,4 @@
-//! Memory that no writer left so: any bytes under any nibbles read as the CPU reads them, or as
-//! zeros and a fault.
+//! Corrupt memory: random bytes and nibbles read as on the CPU, or as zeros with a fault.
 
 use buddy_codec::{Codec, CodecKind, Error as CodecError};
 use buddy_core::{ENTRY_BYTES, Entry, Nibble, Target, ZERO_ENTRY};
@@ -9,16 +8,16 @@ use buddy_cuda::{BuddyPool, Carveout, Fault, FaultKind};
 use super::same;
 use crate::{Error, Fill, Lab};
 
-/// Entries that are tried with each kind of data.
+/// Entries per kind of data.
 const ENTRIES: u64 = 1 << 14;
 
-/// Compares what the GPU makes of faulty memory with what the CPU makes of it.
+/// Compares the GPU's reads of corrupt memory with the CPU's.
 pub(super) fn check(lab: &Lab, kind: CodecKind) -> Result<(), Error> {
     let bytes = ENTRIES * ENTRY_BYTES as u64;
     let mut pool = BuddyPool::new(&lab.gpu, 2 * bytes, Carveout::Device, 1 << 16)?;
     let (plain, metadata) = (lab.bytes(bytes)?, lab.bytes(ENTRIES / 2)?);
     let (mut stored, mut found) = (vec![ZERO_ENTRY; ENTRIES as usize], vec![ZERO_ENTRY; ENTRIES as usize]);
-    // What the codec learned stays when noise is written.
+    // The codec's parameters stay valid while noise is written.
     lab.make(plain.all(), Fill::Varied, 1, 0.0)?;
     let codec = lab.gpu.train(&lab.stream, kind, plain.all())?;
     for (seed, noise) in [(1, 0.0), (2, 1.0)] {
@@ -27,7 +26,7 @@ pub(super) fn check(lab: &Lab, kind: CodecKind) -> Result<(), Error> {
             let [device, _] = pool.spans();
             device.part(address - device.address()..address - device.address() + bytes)
         };
-        // Streams of real data under wrong nibbles, then noise under any.
+        // Streams of real data with wrong nibbles, then noise with random nibbles.
         lab.make(plain.all(), Fill::Varied, seed, noise)?;
         buffer.write(&lab.stream, 0, plain.all())?;
         lab.copy(part(buffer.view().memory.device, bytes), plain.all())?;

@@ -12,7 +12,7 @@ use crate::{Error, Lab};
 
 const PAGES: usize = 23;
 
-/// Compares constants, nibbles, and the places of a buffer with one target and of one with many.
+/// Compares constants, nibbles, and the places of buffers with one target and with many.
 pub(super) fn check(lab: &Lab) -> Result<(), Error> {
     constants(lab)?;
     let entries = (PAGES * ENTRIES_PER_PAGE) as u64;
@@ -62,7 +62,7 @@ fn places(lab: &Lab, pool: &BuddyPool, buffer: &BuddyBuffer) -> Result<(), Error
         let place = extent.locate(u64::from(within)).expect("an entry of the extent");
         let (device, buddy) = place.used(extent.target, SizeClass::Raw);
         // The last 16 bytes of a raw entry end its buddy part, or its device part if it has no
-        // other.
+        // buddy part.
         let end =
             if buddy.bytes == 0 { device.start + device.bytes } else { carveout + buddy.start + buddy.bytes };
         let expected = [

@@ -1,5 +1,5 @@
-//! Is the GPU the CPU's twin? Every codec and every target, on data of many kinds, against
-//! `buddy-codec` and the address map of `buddy-core`, to the bit.
+//! Compares the GPU with the CPU: every codec and target, on data of many kinds, against
+//! `buddy-codec` and the address map of `buddy-core`, bit for bit.
 
 mod corrupt;
 mod map;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fill, Lab};
 
-/// Least entries of a case: enough for a page of each target, and a page that is cut off.
+/// The fewest entries of a case: a page of each target, and a partial page.
 const LEAST: u64 = 64 * 12;
 
 /// Totals of a check without differences.
@@ -25,7 +25,7 @@ pub struct CheckReport {
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
-    /// Different data that was compared.
+    /// Bytes of data compared.
     pub bytes: u64,
     /// One row for each codec and kind of data.
     pub cases: Vec<CheckCase>,
@@ -53,7 +53,7 @@ pub struct CheckCase {
     pub overflow: Vec<f64>,
 }
 
-/// The data of each case and the share of noise in it: overflow from nothing to all.
+/// Returns the data of each case and its fraction of noise: overflow from nothing to everything.
 fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     let native = match kind {
         CodecKind::Planes64 | CodecKind::Near64 | CodecKind::Delta64 | CodecKind::Stride64 => Fill::Field64,
@@ -69,8 +69,8 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     [(native, 0.0), (Fill::Varied, 0.01), (native, 0.1), (Fill::Varied, 0.5), (Fill::Noise, 1.0)]
 }
 
-/// Compares about `bytes` of data, spread over all codecs, or those that `only` names if it names
-/// any; `progress` hears of each case.
+/// Compares about `bytes` of data, divided among all codecs, or those in `only` if it names any;
+/// `progress` receives each case.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first difference; compiler and driver errors.
@@ -83,9 +83,9 @@ pub fn check(
     let asked = |kind: &CodecKind| only.is_empty() || only.contains(kind);
     let codecs: Vec<CodecKind> = buddy_cuda::codecs().filter(asked).collect();
     let each = bytes / (codecs.len().max(1) as u64 * 5 * ENTRY_BYTES as u64);
-    // Not a whole number of pages: the last one is cut off.
+    // Not a whole number of pages: the last one is partial.
     let entries = each.max(LEAST) / 64 * 64 - 27;
-    // The data, a page more, metadata, and a little.
+    // The data, one page more, metadata, and slack.
     let room = ((entries + 64) * 130 + (1 << 16)).next_multiple_of(ENTRY_BYTES as u64);
     let mut bench = Bench::new(gpu, entries, room)?;
     map::check(&bench.lab)?;
@@ -108,12 +108,12 @@ pub fn check(
     Ok(report)
 }
 
-/// The memory that all cases use in turn.
+/// Memory shared by all cases.
 struct Bench {
     lab: Lab,
     data: DeviceBytes,
     back: DeviceBytes,
-    /// As large as a pool's device memory or carve-out, to fill it from and to look at it.
+    /// As large as a pool's device memory or carve-out, to fill it and to read it.
     staging: DeviceBytes,
     plain: Vec<Entry>,
     nibbles: Vec<Nibble>,
@@ -156,14 +156,14 @@ impl Bench {
         Ok(CheckCase { codec: kind, fill, noise, entries, classes, overflow })
     }
 
-    /// Packs the data on the CPU; returns how many entries have each class.
+    /// Packs the data on the CPU; returns the number of entries of each class.
     fn pack(&mut self, codec: &Codec) -> [u64; 6] {
         codec.pack_all_parallel(&self.plain, &mut self.nibbles, &mut self.slots);
         SizeClass::ALL
             .map(|class| self.nibbles.iter().filter(|nibble| nibble.class() == class).count() as u64)
     }
 
-    /// The size histograms by the GPU's kernels, all in one survey.
+    /// Returns the size histograms of the GPU, all in one survey.
     fn sizes<'a>(&self, codecs: impl IntoIterator<Item = &'a Codec>) -> Result<Vec<[u64; 6]>, Error> {
         let surveyed =
             |codec: &Codec| Surveyed { span: self.data.all(), codec: codec.clone(), classes: None };
@@ -172,7 +172,7 @@ impl Bench {
         Ok(found.iter().map(|found| found.classes).collect())
     }
 
-    /// Sizes with all codecs in one survey are the CPU's.
+    /// Compares the sizes of all codecs in one survey with the CPU's.
     fn together(&mut self, kinds: &[CodecKind]) -> Result<(), Error> {
         self.lab.make(self.data.all(), Fill::Varied, 9, 0.1)?;
         self.data.download(self.plain.as_flattened_mut())?;
@@ -185,7 +185,7 @@ impl Bench {
     }
 }
 
-/// An error unless both are equal.
+/// Fails unless both are equal.
 fn same<T: PartialEq + std::fmt::Debug>(gpu: T, cpu: T, what: impl Fn() -> String) -> Result<(), Error> {
     if gpu == cpu { Ok(()) } else { Err(Error::Differs(format!("{}: {gpu:02x?}, not {cpu:02x?}", what()))) }
 }

@@ -12,11 +12,11 @@ use crate::Error;
 
 /// Fill pattern of memory before a write, so that unwritten bytes show.
 const POISON: u8 = 0xee;
-/// Entries that are gathered and scattered one by one.
+/// Entries that are gathered and scattered.
 const LISTED: usize = 4096;
 
-/// Compares at every target and with mixed pages; gives the share of entries that overflowed at
-/// each.
+/// Compares at every target and with mixed pages; returns the fraction of entries that overflowed
+/// at each.
 pub(super) fn check(bench: &Bench, codec: &Codec, pool: &mut BuddyPool) -> Result<Vec<f64>, Error> {
     let mixed = (0..bench.plain.len().div_ceil(ENTRIES_PER_PAGE)).map(|page| TargetRange {
         pages: 1,
@@ -62,7 +62,8 @@ fn one(bench: &Bench, codec: &Codec, pool: &mut BuddyPool, targets: Targets) -> 
     Ok(overflowing as f64 / bench.plain.len() as f64)
 }
 
-/// Every byte that an entry uses is the CPU's, and no buddy slot was touched in vain.
+/// Checks that every byte that an entry uses equals the CPU's, and that no unused buddy slot was
+/// written.
 fn memory(
     bench: &Bench,
     pool: &BuddyPool,
@@ -105,13 +106,13 @@ fn memory(
     })
 }
 
-/// The slot's bytes that lie on the device, and in buddy memory.
+/// Splits a slot's bytes into those on the device and those in buddy memory.
 fn parts<'a>(place: &Location, target: Target, class: SizeClass, slot: &'a Entry) -> (&'a [u8], &'a [u8]) {
     let (device, buddy) = place.used(target, class);
     slot[..(device.bytes + buddy.bytes) as usize].split_at(device.bytes as usize)
 }
 
-/// The report counts what the CPU counts; gives the entries that overflow.
+/// Compares the report with the CPU's counts; returns the entries that overflow.
 fn statistics(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> String) -> Result<u64, Error> {
     let mut nibbles = [0; 8];
     let mut overflowing = 0;
@@ -123,7 +124,7 @@ fn statistics(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> Strin
         }
     }
     let mut stats = buffer.latest();
-    // Entries after the last of the data, in mixed pages, are zeros.
+    // Entries after the data, in mixed pages, are zeros.
     stats.nibbles[0] -= buffer.entries() - bench.plain.len() as u64;
     same((stats.nibbles, stats.reserved, stats.overflowing), (nibbles, 0, overflowing), || {
         name("statistics")
@@ -131,11 +132,11 @@ fn statistics(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> Strin
     Ok(overflowing)
 }
 
-/// Single entries: gathered; scattered over and gathered with their neighbours.
+/// Checks single entries: gathers them, scatters over them, and gathers them with their neighbours.
 fn single(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> String) -> Result<(), Error> {
     let entries = bench.plain.len();
     let count = LISTED.min(entries / 3);
-    // Every third entry at least: a neighbour on either side stays as it is.
+    // At least every third entry: both neighbours stay unchanged.
     let step = entries / count;
     let numbers: Vec<u32> = (0..count).map(|i| (i * step) as u32).collect();
     let shuffled: Vec<u32> = (0..count).map(|i| numbers[i * 2654435761 % count]).collect();

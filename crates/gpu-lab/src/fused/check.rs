@@ -1,4 +1,4 @@
-//! Linear layers beside exact sums: shapes at random, and every kernel on small problems.
+//! Linear layers compared with exact sums: random shapes, and every kernel on small problems.
 
 use buddy_codec::{Bf16, Codec};
 use buddy_cuda::{DeviceBytes, Given, GivenMatrix, Linear, Output, Trial, Weights};
@@ -6,11 +6,11 @@ use buddy_cuda::{DeviceBytes, Given, GivenMatrix, Linear, Output, Trial, Weights
 use super::linear::Layer;
 use crate::{Error, Lab};
 
-/// Compares layers of shapes that nobody chose with exact sums: rows, columns, tokens and weights
-/// at random, some of them in rare layouts.
+/// Compares layers of random shapes with exact sums: rows, columns, tokens and weights, some of
+/// them in rare layouts.
 ///
 /// # Errors
-/// [`Error::Differs`] with the first that is wrong.
+/// [`Error::Differs`] with the first wrong layer.
 pub fn check_linear(lab: &Lab, shapes: u64, most: u32) -> Result<(), Error> {
     let mut random = 1u64;
     let mut next = |below: u32| {
@@ -28,16 +28,15 @@ pub fn check_linear(lab: &Lab, shapes: u64, most: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rows and columns of a small matrix: whole steps of every kernel, and rows that are no whole tile
-/// of any.
+/// Rows and columns of a small matrix: whole k-blocks of every kernel, and a partial tile of rows.
 const SMALL: (u32, u32) = (208, 512);
 
-/// Compares every kernel of linear layers on a small matrix, half of whose entries are in rare
-/// layouts, with exact sums; then weights that may be written, results in bf16 and gated ones with
-/// those. Small enough for a memory checker.
+/// Compares every linear kernel on a small matrix, half of whose entries are in rare layouts, with
+/// exact sums; then writable weights, bf16 results and gated ones with those. Small enough for a
+/// memory checker.
 ///
 /// # Errors
-/// [`Error::Differs`] with the first that is wrong.
+/// [`Error::Differs`] with the first wrong one.
 pub fn check_linear_shapes(lab: &Lab) -> Result<(), Error> {
     let all =
         Trial::all().into_iter().flat_map(|trial| [(trial, trial.tokens()), (trial, trial.tokens() + 3)]);
@@ -80,7 +79,7 @@ impl<'a> Small<'a> {
             self.compare("bf16", &sums, other, 1.0 / 200.0)?;
             if self.trial.gates() {
                 self.start(frozen, other, Output::Gated)?;
-                // What is a little more or less than half way is rounded up or down.
+                // Values near the middle may round up or down.
                 self.compare("gated", &gated(&sums), other, 1.0 / 80.0)?;
             }
             Ok(())
@@ -101,7 +100,7 @@ impl<'a> Small<'a> {
         Ok(numbers.take((self.tokens * SMALL.0) as usize).collect())
     }
 
-    /// Fails unless numbers in bf16 are these, to rounding.
+    /// Fails unless bf16 numbers match up to rounding.
     fn compare(&self, what: &str, wanted: &[f32], found: &DeviceBytes, rounding: f32) -> Result<(), Error> {
         self.layer.lab.wait()?;
         let mut bytes = vec![0u8; found.len() as usize];
@@ -119,14 +118,14 @@ impl<'a> Small<'a> {
     }
 }
 
-/// bf16, to nearest.
+/// Rounds to bf16, to nearest.
 fn rounded(value: f32) -> f32 {
     let bits = value.to_bits();
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-/// silu(gate) * value, where eight gates and eight values take turns, rounded at each step as
-/// kernels do.
+/// Computes silu(gate) * value, where eight gates alternate with eight values, rounded at each step
+/// like the kernels.
 fn gated(sums: &[f32]) -> Vec<f32> {
     let one = |(&gate, &value): (&f32, &f32)| {
         let gate = rounded(gate);
@@ -136,14 +135,14 @@ fn gated(sums: &[f32]) -> Vec<f32> {
     sums.chunks_exact(16).flat_map(of).collect()
 }
 
-/// Memory of weights that may be written.
+/// Memory of writable weights.
 struct Written([DeviceBytes; 3]);
 
 impl Written {
     fn new(lab: &Lab) -> Result<Self, Error> {
         let room = GivenMatrix::room(SMALL.0, SMALL.1)?;
         let parts = [lab.bytes(room.device)?, lab.bytes(room.metadata)?, lab.bytes(room.overflow)?];
-        // Kernels fetch whole slots, of which an entry may need less.
+        // Kernels load whole slots, of which an entry may need less.
         parts.iter().try_for_each(|part| part.fill(0xee))?;
         Ok(Self(parts))
     }

@@ -1,5 +1,5 @@
-//! What comes before a linear layer: weights packed and read as a whole, beside nvCOMP; and how
-//! long the host takes to make a buffer.
+//! Work before a linear layer: packing and reading weights, compared with nvCOMP; and the host time
+//! to create a buffer.
 
 use std::time::Instant;
 
@@ -13,14 +13,14 @@ use crate::{
     nvcomp::{Format, Nvcomp},
 };
 
-/// Buffers that are made, one after the other, to see how long one takes.
+/// Buffers created one after the other for a measurement.
 const MADE: u32 = 200;
-/// Bytes of each of them.
+/// Bytes of each buffer.
 const BYTES: u64 = 1 << 20;
 
 impl Layer<'_> {
-    /// Packing and reading a matrix, each beside each of nvCOMP's formats, if that library is
-    /// there.
+    /// Measures packing and reading a matrix, compared with nvCOMP's formats if that library is
+    /// available.
     pub(super) fn packing(&self, speeds: Speeds, nvcomp: Option<&Nvcomp>) -> Result<Vec<FusedRow>, Error> {
         let (lab, plain, memory) = (self.lab, &self.plain[0], &self.frozen[0]);
         let (header, back) = (self.headers[0].clone(), lab.bytes(plain.len())?);
@@ -64,8 +64,8 @@ impl Layer<'_> {
     }
 }
 
-/// Host time of a buffer over given memory, its creation on the stream included, beside one that
-/// takes its own.
+/// Measures the host time of a buffer over given memory, its creation on the stream included,
+/// compared with one that allocates.
 pub(super) fn creation(lab: &Lab) -> Result<FusedRow, Error> {
     let (target, codec) = (Target::X4Over3, CodecKind::Bf16.train(&[]));
     let room = Room::of(target, BYTES);
@@ -93,7 +93,7 @@ pub(super) fn creation(lab: &Lab) -> Result<FusedRow, Error> {
     })
 }
 
-/// Mean microseconds that the host is busy with an operation.
+/// Returns the mean microseconds of host time of an operation.
 fn host_us(lab: &Lab, operation: impl Fn() -> Result<(), Error>) -> Result<f64, Error> {
     operation()?;
     lab.wait()?;

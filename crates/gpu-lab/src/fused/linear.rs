@@ -1,4 +1,4 @@
-//! Linear layers from frozen weights, beside the vendor's library on plain ones.
+//! Linear layers with frozen weights, compared with cuBLASLt on plain ones.
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
@@ -11,24 +11,25 @@ use crate::{
     nvcomp::Nvcomp,
 };
 
-/// Tokens that are measured.
+/// Measured numbers of tokens.
 const TOKENS: [u32; 8] = [1, 8, 16, 32, 64, 128, 512, 4096];
-/// Plain bytes of all copies of a matrix together: more than the cache holds.
+/// Plain bytes of all copies of a matrix together: more than L2 holds.
 pub(super) const IN_TURN: u64 = 400 << 20;
-/// Tokens whose results are compared with exact sums, at most.
+/// The most tokens whose results are compared with exact sums.
 pub(super) const COMPARED: u32 = 128;
-/// How far a sum in single precision may be from an exact one, as a share of the sum of magnitudes.
+/// Rounding error of a single-precision sum, as a fraction of the sum of magnitudes.
 const ROUNDING: f64 = 1e-5;
 
 crate::lab::device_struct!(Shape { rows: u32, columns: u32, tokens: u32 });
 
-/// Kernels that make the data and check the results; the layers' own kernels are the library's.
+/// Returns the kernels that make the data and check the results; the layers' kernels are the
+/// library's.
 pub(super) fn source() -> Source {
     // Programmatic dependent launch.
     Source { least: 90, ..program("linear_data.cu", include_str!("../../kernels/linear_data.cu"), &[]) }
 }
 
-/// A matrix, plain and frozen, some copies of it, and memory to work in.
+/// A matrix, plain and frozen, in several copies, with scratch memory.
 pub(crate) struct Layer<'a> {
     pub(super) lab: &'a Lab,
     pub(super) kernels: Kernels,
@@ -36,7 +37,7 @@ pub(crate) struct Layer<'a> {
     pub(super) plain: Vec<DeviceBytes>,
     pub(super) frozen: Vec<DeviceBytes>,
     pub(super) headers: Vec<buddy_codec::FrozenHeader>,
-    /// Plain weights in the order of tiles, if kernels of the same form are asked for.
+    /// Plain weights in tile order, for the same kernels without compression.
     pub(super) tiles: Vec<DeviceBytes>,
     pub(super) x: DeviceBytes,
     pub(super) y: DeviceBytes,
@@ -45,7 +46,7 @@ pub(crate) struct Layer<'a> {
 }
 
 impl<'a> Layer<'a> {
-    /// Normal weights; a share of the entries are zeros, sparse, or overflow.
+    /// Creates normal weights; a fraction of the entries are zeros, sparse, or overflow.
     pub(crate) fn new(
         lab: &'a Lab,
         size: (u32, u32),
@@ -61,10 +62,10 @@ impl<'a> Layer<'a> {
             fill(&kernels, &weights, seed, odd)?;
             let codec = lab.gpu.train(&lab.stream, CodecKind::Bf16, weights.all())?;
             let (target, row) = (Target::X4Over3, size.1 / 64);
-            // Room for all that could overflow.
+            // Capacity for all possible overflow.
             let most = u32::try_from(bytes / 128 + u64::from(row) * 16).unwrap_or(u32::MAX);
             let memory = lab.bytes(FrozenBuffer::room(&codec, target, row, bytes, most))?;
-            // Kernels fetch whole slots, of which an entry may need less.
+            // Kernels load whole slots, of which an entry may need less.
             memory.fill(0xee)?;
             let packed = FrozenBuffer::pack(
                 &lab.gpu,
@@ -86,7 +87,7 @@ impl<'a> Layer<'a> {
         Ok(Self { lab, kernels, size, plain, frozen, headers, tiles: Vec::new(), x, y, other, scratch })
     }
 
-    /// Starts the layer.
+    /// Enqueues the layer.
     pub(crate) fn start(
         &self,
         copy: usize,
@@ -97,7 +98,7 @@ impl<'a> Layer<'a> {
         self.with(copy, tokens, to, overlaps, |linear| Ok(linear.start(&self.lab.stream)?))
     }
 
-    /// Does something with the layer.
+    /// Calls `act` with the layer.
     pub(super) fn with<T>(
         &self,
         copy: usize,
@@ -112,7 +113,7 @@ impl<'a> Layer<'a> {
         what(&Linear { weights: (&weights).into(), x, bias: None, y, output, scratch, overlaps })
     }
 
-    /// Names the layer in a report.
+    /// Returns the layer's name in a report.
     pub(super) fn name(&self, tokens: u32) -> String {
         format!("linear layer, {} x {}, {tokens} tokens", self.size.0, self.size.1)
     }
@@ -125,13 +126,13 @@ impl<'a> Layer<'a> {
         self.lab.same("frozen weights", self.plain[0].all(), back.all())
     }
 
-    /// Fails unless the results of the first `compared` tokens are right to rounding and two runs
-    /// agree to the bit.
+    /// Fails unless the results of the first `compared` tokens are correct up to rounding, and two
+    /// runs agree bit for bit.
     pub(crate) fn verify(&self, tokens: u32, compared: u32) -> Result<(), Error> {
         self.verify_by(compared, |to| self.start(0, tokens, (to, Output::Fp32), true))
     }
 
-    /// The same of any way to start it.
+    /// The same for any way to enqueue it.
     pub(super) fn verify_by(
         &self,
         compared: u32,
@@ -156,15 +157,15 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// Fills memory with normal numbers; a share of the entries are odd.
+/// Fills memory with normal numbers; a fraction of the entries are irregular.
 fn fill(kernels: &Kernels, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), Error> {
     let arguments = (at(to), to.len() / 128, seed, (odd * 65536.0) as u32);
     // SAFETY: the arguments of `linear_fill`; `to` holds the entries counted.
     unsafe { kernels.start("linear_fill", Launch::new((4096, 1), 256, 0), &arguments) }
 }
 
-/// Measures every layer with every number of tokens, and what comes before. What is wrong of one is
-/// no reason to leave out the next.
+/// Measures every layer with every number of tokens, and the work before. A failure of one does not
+/// stop the others.
 pub(super) fn measure(
     lab: &Lab,
     speeds: Speeds,
@@ -179,7 +180,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// One of them.
+/// Measures one matrix.
 fn measure_matrix(
     lab: &Lab,
     speeds: Speeds,

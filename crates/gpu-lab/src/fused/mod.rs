@@ -1,5 +1,5 @@
-//! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the
-//! examples of `buddy_device.cuh`, verified and measured.
+//! Kernels that work in compressed memory, compared with the same work in plain memory in one run:
+//! the examples of `buddy_device.cuh`, verified and measured.
 
 mod check;
 mod frozen;
@@ -29,30 +29,30 @@ const TWIN: &str = "the same kernel, plain";
 /// Bytes read to measure memory bandwidth.
 const PROBE: u64 = 1 << 30;
 
-/// Fused kernels on one GPU, each beside its plain peer.
+/// Fused kernels on one GPU, each compared with a plain one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FusedReport {
     /// The vendor's name for the GPU.
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
-    /// 10^9 bytes a second that a kernel reads and keeps nothing of.
+    /// Bandwidth of a kernel that reads and discards, in 10^9 bytes per second.
     pub read_gb_per_s: f64,
-    /// The same for a copy, bytes read and written.
+    /// Bandwidth of a copy, bytes read and written.
     pub copy_gb_per_s: f64,
     /// The shapes of the kernels.
     pub shapes: Shapes,
-    /// A row for each kernel and size that was right, in the order they were measured.
+    /// A row for each correct kernel and size, in order of measurement.
     pub rows: Vec<FusedRow>,
     /// Kernels that failed verification; they are not timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrong: Vec<Wrong>,
-    /// Seconds that it took, the host's work included.
+    /// Duration in seconds, the host's work included.
     #[serde(default)]
     pub seconds: f64,
 }
 
-/// A kernel that was not right.
+/// A kernel that failed verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wrong {
     /// The work, with its size.
@@ -78,25 +78,23 @@ pub struct FusedRow {
     pub memory: String,
     /// Microseconds in compressed memory.
     pub fused_us: f64,
-    /// The same where each launch may begin while the one before it ends, if the kernel knows how
-    /// to.
+    /// Microseconds with programmatic dependent launch, if the kernel supports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlapped_us: Option<f64>,
     /// The kernel or library it is compared with.
     pub against: String,
     /// Microseconds of that kernel or library.
     pub against_us: f64,
-    /// Microseconds of the same kernel with plain memory; of the stencil, of one by tiles.
+    /// Microseconds of the same kernel on plain memory; for the stencil, of a kernel with tiles.
     pub twin_us: f64,
-    /// The same where each launch may begin while the one before it ends.
+    /// The same with programmatic dependent launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twin_overlapped_us: Option<f64>,
-    /// Bytes that must move in compressed memory, metadata and all.
+    /// Bytes that must move in compressed memory, with metadata.
     pub fused_bytes: u64,
     /// Bytes that must move in plain memory.
     pub plain_bytes: u64,
-    /// Time that the bytes in compressed memory would take at the speed of memory, as a share of
-    /// the time taken.
+    /// Fraction of memory bandwidth that the compressed bytes reach.
     pub of_memory: f64,
     /// Share of entries that overflow.
     pub overflow: f64,
@@ -110,13 +108,13 @@ impl FusedRow {
         self.against_us / self.fused_us
     }
 
-    /// Share of the traffic that compressed memory saves.
+    /// Returns the fraction of the traffic that compression saves.
     pub fn saved(&self) -> f64 {
         1.0 - self.fused_bytes as f64 / self.plain_bytes as f64
     }
 }
 
-/// The shapes of all kernels: how work is cut. The defaults were the best on an H200.
+/// The shapes of all kernels. The defaults were the fastest on an H200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Shapes {
     /// Block shape of the stencil.
@@ -157,9 +155,9 @@ pub enum Example {
     Linear,
 }
 
-/// Verifies and measures examples; `progress` sees the report after each row. A kernel that gives
-/// another result in compressed memory than in plain memory, or none, is among those that are
-/// [`wrong`](FusedReport::wrong), and the others are measured all the same.
+/// Verifies and measures examples; `progress` receives the report after each row. A kernel whose
+/// result in compressed memory differs from that in plain memory, or that fails, is listed in
+/// [`wrong`](FusedReport::wrong); the others are measured all the same.
 ///
 /// # Errors
 /// Compiler and driver errors before the first measurement.
@@ -170,7 +168,7 @@ pub fn fused(
 ) -> Result<FusedReport, Error> {
     let start = Instant::now();
     let shapes = Shapes::default();
-    // A GPU that is too old for one of them is refused before anything is measured.
+    // A GPU that is too old for one of them is rejected before any measurement.
     let mut sources = examples.iter().flat_map(|&example| shapes.sources_of(example));
     sources.try_for_each(|source| gpu.module(&source).map(drop))?;
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
@@ -208,8 +206,7 @@ pub fn fused(
     Ok(report)
 }
 
-/// Verifies and measures one example at one shape, without the vendor's library: to choose shapes
-/// with.
+/// Verifies and measures one example at one shape, without cuBLASLt: to choose shapes.
 ///
 /// # Errors
 /// As for [`fused()`].
@@ -245,7 +242,7 @@ impl Speeds {
     }
 }
 
-/// The faster of two plain kernels: its name and its time.
+/// Returns name and time of the faster plain kernel.
 fn fastest_plain(simple_us: f64, twin_us: f64) -> (String, f64) {
     match simple_us < twin_us {
         true => ("a simple plain kernel".to_owned(), simple_us),

@@ -1,4 +1,4 @@
-//! The sparse product (`kernels/spmv.cu`): values and columns in layouts for kernels, x gathered at
+//! The sparse product (`kernels/spmv.cu`): values and columns in kernel layouts, x gathered at
 //! random.
 
 use buddy_cuda::{DeviceBytes, Launch, Source};
@@ -11,12 +11,12 @@ use crate::{
     matrix::{MATRIX_ENTRY, NarrowValues, OffsetColumns, TableValues},
 };
 
-/// How the sparse product is cut.
+/// Lanes per row of the sparse product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpmvShape {
-    /// Lanes to a row of about 32 elements.
+    /// Lanes per row of about 32 elements.
     pub short_rows: u32,
-    /// Lanes to a row of about 256 elements.
+    /// Lanes per row of about 256 elements.
     pub long_rows: u32,
 }
 
@@ -45,7 +45,7 @@ fn source(lanes: u32) -> Source {
     program(&name, include_str!("../../kernels/spmv.cu"), &[format!("BUDDY_SPMV_LANES={lanes}")])
 }
 
-/// A vector that is gathered from: its length, elements of a row, and where it lies.
+/// A gathered vector: its length, elements per matrix row, and address.
 #[derive(Clone, Copy)]
 struct Vector {
     columns: u32,
@@ -59,28 +59,28 @@ const VECTORS: [Vector; 2] = [
 ];
 
 const ELEMENTS: u32 = 1 << 27;
-/// Entries, and how many of them may lie as they are.
+/// Entries, and the most that may be stored plain.
 const ENTRIES: u32 = ELEMENTS / MATRIX_ENTRY;
 const OTHERS: u32 = ENTRIES / 64;
-/// Bytes that a gather from memory moves.
+/// Bytes that a gather moves.
 const SECTOR: u64 = 32;
-/// Different values of a matrix that has few.
+/// Distinct values of a matrix with few values.
 const FEW: u32 = 200;
-/// Values of which a table is made.
+/// Values sampled to build the table.
 const SAMPLE: usize = 1 << 16;
 
 device_struct!(Matrix { starts: u64, rows: u32, columns: u32 });
 
-/// What a matrix' values are.
+/// Kind of a matrix's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
-    /// Normal numbers of single precision.
+    /// Normal single-precision numbers.
     Floats,
-    /// A few doubles.
+    /// A few distinct doubles.
     Few,
 }
 
-/// A grid of so many threads.
+/// Returns a grid of `count` threads.
 fn threads(count: u32) -> Launch {
     Launch::row(u64::from(count.div_ceil(256)), 256)
 }
@@ -100,7 +100,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// A matrix in plain memory, and all that products with it need.
+/// A matrix in plain memory, and the vectors of its products.
 struct System<'a> {
     lab: &'a Lab,
     kernels: Kernels,
@@ -114,11 +114,11 @@ struct System<'a> {
     y: DeviceBytes,
 }
 
-/// The same matrix in layouts for kernels: the arrays of its values, and of its columns.
+/// The same matrix in kernel layouts: the arrays of its values, and of its columns.
 struct Packed {
     values: [DeviceBytes; 3],
     columns: [DeviceBytes; 4],
-    /// Entries that lie as they are, of 32 elements each.
+    /// Entries stored plain, of 32 elements each.
     others: u64,
 }
 
@@ -138,7 +138,7 @@ impl Packed {
         OffsetColumns { low, high, bases, others }
     }
 
-    /// Bytes that a product reads: all but the room of `others`, and of that what is used.
+    /// Returns the bytes that a product reads: all arrays, but of `others` only the used part.
     fn bytes(&self) -> u64 {
         let arrays = self.values[..2].iter().chain(&self.columns[..3]).map(DeviceBytes::len).sum::<u64>();
         arrays + self.others * u64::from(MATRIX_ENTRY) * 12
@@ -156,8 +156,8 @@ impl<'a> System<'a> {
         let different = if data == Data::Few { FEW } else { 0 };
         let (starts, values, columns) = (at(&system.starts), at(&system.values), at(&system.columns));
         let (x, count) = (at(&system.x), vector.columns);
-        // SAFETY: the arguments of these kernels, with memory for as many rows, columns and
-        // elements as they say.
+        // SAFETY: the arguments of these kernels, with memory for the stated rows, columns and
+        // elements.
         unsafe {
             let kernels = &system.kernels;
             kernels.start("spmv_fill_starts", threads(rows + 1), &(starts, rows, vector.per_row))?;
@@ -176,7 +176,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Packs values and columns; fails if they are not what their layouts are for.
+    /// Packs values and columns; fails if their layouts do not suit them.
     fn pack(&self) -> Result<Packed, Error> {
         let of = |count: u32, bytes: u64| self.lab.bytes(u64::from(count) * bytes);
         let columns =
@@ -187,8 +187,7 @@ impl<'a> System<'a> {
         };
         let mut packed = Packed { values, columns, others: 0 };
         let (values, columns) = (at(&self.values), at(&self.columns));
-        // SAFETY: the arguments of the kernel, with memory for every entry and for the others that
-        // there is room for.
+        // SAFETY: the arguments of the kernel, with memory for every entry and for `others`.
         let far = self.lab.count(|count| unsafe {
             let arguments = (columns, packed.columns(), ENTRIES, OTHERS, count.address());
             self.kernels.start("pack_columns", threads(ENTRIES), &arguments)
@@ -210,8 +209,8 @@ impl<'a> System<'a> {
         Ok(packed)
     }
 
-    /// Finds the values that there are and gives each element its value's place; how many have
-    /// none.
+    /// Builds the table of values and gives each element its index; returns the number of elements
+    /// without one.
     fn pack_table(&self, packed: &Packed) -> Result<u64, Error> {
         let mut sample = vec![0; 8 * SAMPLE];
         self.values.download(&mut sample)?;
@@ -221,7 +220,7 @@ impl<'a> System<'a> {
         let used = table.len().min(256);
         table.resize(256, 0.0);
         packed.values[1].upload(&table.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())?;
-        // SAFETY: the arguments of the kernel, with a place for every element.
+        // SAFETY: the arguments of the kernel, with an index for every element.
         self.lab.count(|count| unsafe {
             let arguments = (at(&self.values), packed.table(), used as u32, ELEMENTS, count.address());
             self.kernels.start("pack_table", threads(ELEMENTS), &arguments)
@@ -256,7 +255,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// The time of a kernel, whose result is right to rounding.
+    /// Times a kernel and checks its result up to rounding.
     fn time(&self, what: &str, y: &DeviceBytes, run: impl Fn() -> Result<(), Error>) -> Result<f64, Error> {
         y.fill(0xee)?;
         let us = self.lab.time(2, |_| run())?;
@@ -278,7 +277,7 @@ impl<'a> System<'a> {
         let fused_us = self.time("packed", &self.y, || self.start_packed(&packed, &self.y))?;
         self.lab.same("sparse product", expected.all(), self.y.all())?;
         let (against, against_us) = fastest_plain(simple_us, twin_us);
-        // What is gathered from L2 is no traffic of the memory.
+        // Gathers from L2 are no memory traffic.
         let in_memory = self.vector.columns > 1 << 22;
         let gathered = if in_memory { u64::from(ELEMENTS) * SECTOR } else { self.x.len() };
         let rest = gathered + self.starts.len() + self.y.len();

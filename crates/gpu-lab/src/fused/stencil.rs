@@ -12,14 +12,14 @@ use crate::{
     lab::{at, device_struct, moved_bytes, overflow, program},
 };
 
-/// How the stencil is cut.
+/// Block shape of the stencil.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StencilShape {
-    /// Rows of a thread.
+    /// Rows per thread.
     pub deep: u32,
-    /// Threads of a block, 128 to a row; the first and the last of its rows are only read.
+    /// Threads per block, 128 per row; the first and the last row are only read.
     pub threads: u32,
-    /// Planes that a block walks through.
+    /// Planes that a block traverses.
     pub planes: u32,
 }
 
@@ -38,7 +38,7 @@ impl StencilShape {
         possible.then_some(()).ok_or(Error::Cut { of: "stencil", why })
     }
 
-    /// The program for compressed memory, and its fastest plain peer.
+    /// Returns the program for compressed memory, and its fastest plain counterpart.
     pub(super) fn sources(self) -> [Source; 2] {
         let defines =
             [format!("BUDDY_STENCIL_DEEP={}", self.deep), format!("BUDDY_STENCIL_THREADS={}", self.threads)];
@@ -53,8 +53,8 @@ impl StencilShape {
         self.threads / QUADS * self.deep
     }
 
-    /// Of three planes a thread has, for each of its rows, 16 bytes that are on their way and 32 of
-    /// cells.
+    /// Each thread has, for each of its rows, 16 bytes in flight and 32 bytes of cells of three
+    /// planes.
     fn launch(self) -> Launch {
         let shared = 3 * self.rows() * QUADS * (16 + 32);
         Launch::new((ROWS.div_ceil(self.rows() - 2), PLANES.div_ceil(self.planes)), self.threads, shared)
@@ -62,13 +62,13 @@ impl StencilShape {
 }
 
 const CELLS: u32 = 512;
-/// Threads to a row.
+/// Threads per row.
 const QUADS: u32 = CELLS / 4;
 const ROWS: u32 = 512;
 const PLANES: u32 = 512;
-/// Planes of a block of the simple kernel, which has 1024 threads and 4 rows.
+/// Planes per block of the simple kernel, which has 1024 threads and 4 rows.
 const SIMPLE_PLANES: u32 = 64;
-/// Warps of a block of the plain kernel by tiles, and its planes: they were the best on an H200.
+/// Warps and planes per block of the plain kernel with tiles: the fastest on an H200.
 const TILES_WARPS: u32 = 18;
 const TILES_PLANES: u32 = 128;
 
@@ -85,7 +85,7 @@ pub(super) fn measure(lab: &Lab, speeds: Speeds, shape: StencilShape) -> Result<
     let (source, result) = (source.buffer(), result.buffer());
     let grid = |planes_per_block| Grid { rows: ROWS, planes: PLANES, planes_per_block };
     let simple = Launch::new((ROWS / 4, PLANES / SIMPLE_PLANES), 1024, 0);
-    // Three tiles of 4 KiB to a warp.
+    // Three tiles of 4 KiB per warp.
     let blocks = (ROWS.div_ceil(TILES_WARPS - 2), PLANES.div_ceil(TILES_PLANES));
     let tiles = Launch::new(blocks, 32 * TILES_WARPS, 3 * 4096 * TILES_WARPS);
     // SAFETY: the arguments of the three kernels; fields and buffers have the grid's cells.
@@ -95,7 +95,7 @@ pub(super) fn measure(lab: &Lab, speeds: Speeds, shape: StencilShape) -> Result<
     // SAFETY: likewise.
     let run_tiles =
         |_| unsafe { by_tiles.start("stencil_tiles", tiles, &(at(&from), at(&plain), grid(TILES_PLANES))) };
-    // SAFETY: likewise, and both buffers have the kernel's codec and, on every page, its target.
+    // SAFETY: likewise; both buffers have the kernel's codec and, on every page, its target.
     let run_fused = |_| unsafe {
         kernels.start("stencil_fused", shape.launch(), &(source.view(), result.view(), grid(shape.planes)))
     };

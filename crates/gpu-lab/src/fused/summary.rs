@@ -1,28 +1,27 @@
-//! What the rows of linear layers say together: for each number of tokens the mean over the
-//! matrices.
+//! Summary of linear layers: the mean over the matrices for each number of tokens.
 
 use super::FusedReport;
 
-/// Linear layers with some tokens, beside what each is compared with, on all matrices.
+/// Linear layers with a number of tokens, on all matrices, compared with cuBLASLt or the listed
+/// kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// Tokens of each layer.
     pub tokens: u32,
     /// Matrices that were measured.
     pub matrices: usize,
-    /// Geometric mean of how many times as fast, in a chain.
+    /// Geometric mean of the speedups, in a chain.
     pub chain: f64,
-    /// Its least and largest.
+    /// Smallest and largest speedup.
     pub range: (f64, f64),
-    /// The same one after the other.
+    /// Geometric mean of the speedups without overlap.
     pub alone: f64,
-    /// In a chain, against the same kernels on plain weights; none where the vendor's library
-    /// multiplies.
+    /// Speedup in a chain over the same kernels on plain weights; `None` where cuBLASLt multiplies.
     pub twin: Option<f64>,
 }
 
 impl FusedReport {
-    /// A line for each number of tokens, as they were measured.
+    /// Returns a summary for each number of tokens, in order of measurement.
     pub fn summaries(&self) -> Vec<Summary> {
         let mut all: Vec<u32> = self.rows.iter().filter_map(|row| row.tokens).collect();
         all.sort_unstable();

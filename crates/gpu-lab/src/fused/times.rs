@@ -1,5 +1,5 @@
-//! How fast a linear layer is: alone and in a chain, beside the vendor's best and beside the same
-//! kernel on plain weights.
+//! Speed of a linear layer, alone and in a chain, compared with cuBLASLt's fastest algorithm and
+//! with the same kernel on plain weights.
 
 use std::time::Instant;
 
@@ -13,17 +13,16 @@ use crate::{
     vendor::Vendor,
 };
 
-/// Launches that are timed together, at most and at least, and the microseconds after which they
-/// need not be more.
+/// The most and the fewest launches that are timed together, and the microseconds that suffice.
 const MOST: usize = 40;
 const LEAST: usize = 12;
 const CHAIN_US: f64 = 2000.0;
-/// Algorithms of the vendor's that are timed properly.
+/// cuBLASLt's algorithms that are timed precisely.
 const FINALISTS: usize = 6;
 
-/// How many launches are timed together if one takes so long at memory's speed: enough to hide what
-/// a graph's own start costs. All copies of the weights are used as often, one after the other, so
-/// that none is in the cache when its turn comes.
+/// Returns the launches to time together, given the time of one at memory bandwidth: enough to hide
+/// the cost of a graph launch. Copies of the weights are used in turn and equally often, so that
+/// none is still in L2.
 pub(super) fn chain(copies: usize, one_us: f64, tokens: u32) -> usize {
     let launches = match tokens {
         ..512 => ((CHAIN_US / one_us) as usize).clamp(LEAST, MOST),
@@ -34,7 +33,7 @@ pub(super) fn chain(copies: usize, one_us: f64, tokens: u32) -> usize {
 }
 
 impl Layer<'_> {
-    /// Plain weights in the order of tiles, for the kernels of the same form.
+    /// Makes plain weights in tile order, for the same kernels without compression.
     pub(super) fn make_tiles(&mut self) -> Result<(), Error> {
         let (rows, columns) = self.size;
         for plain in &self.plain {
@@ -48,8 +47,8 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Starts the kernel of the same form on plain weights; false if there is none for so many
-    /// tokens.
+    /// Enqueues the kernel of the same form on plain weights; returns false if there is none for
+    /// this number of tokens.
     fn start_plain(
         &self,
         copy: usize,
@@ -61,7 +60,7 @@ impl Layer<'_> {
         self.with(copy, tokens, to, overlaps, |linear| Ok(linear.start_plain_form(&self.lab.stream, tiles)?))
     }
 
-    /// The kernel of the same form gives what exact sums give.
+    /// Checks the kernel of the same form against exact sums.
     pub(super) fn verify_plain(&self, tokens: u32, compared: u32) -> Result<(), Error> {
         self.y.fill(0xee)?;
         if !self.start_plain(0, tokens, (&self.y, Output::Fp32), true)? {
@@ -70,7 +69,7 @@ impl Layer<'_> {
         none_wrong("linear layer on plain weights, against exact sums", self.wrong(compared)?)
     }
 
-    /// All that is compared is timed in turn: kernels of the same form if they are right.
+    /// Times all variants in turn, among them the kernels of the same form if they are correct.
     pub(super) fn row(&self, speeds: Speeds, tokens: u32, is_twin_right: bool) -> Result<FusedRow, Error> {
         let copies = self.plain.len();
         let (rows, columns) = (u64::from(self.size.0), u64::from(self.size.1));
@@ -88,15 +87,15 @@ impl Layer<'_> {
             graphs.push(self.graph(launches, start)?);
         }
         let mine = graphs.len();
-        // Its memory is in the graphs: it stays until they were timed.
+        // Graphs use its memory: it must live until they are timed.
         let vendor = Vendor::new(self.lab, self.size, tokens)?;
         graphs.extend(vendor.as_ref().map_or(Ok(Vec::new()), |vendor| self.finalists(vendor, launches))?);
         let all: Vec<&CudaGraph> = graphs.iter().collect();
         let mut times = self.lab.time_in_turn(launches, &all)?;
         let best = (mine..times.len()).min_by(|&a, &b| times[a].total_cmp(&times[b]));
         if let Some(best) = best.filter(|_| !has_form) {
-            // So many tokens heat the card: what else is timed changes its clock. So the best alone
-            // in turn with ours.
+            // Many tokens heat the GPU, and other kernels would change its clock, so the fastest is
+            // timed again, in turn with ours alone.
             let again = self.lab.time_in_turn(launches, &[all[0], all[1], all[best]])?;
             (times[0], times[1], times[best]) = (again[0], again[1], again[2]);
         }
@@ -124,7 +123,7 @@ impl Layer<'_> {
         })
     }
 
-    /// The best of all algorithms that the vendor's heuristics name, each timed once, as graphs.
+    /// Returns graphs of the fastest of all algorithms of the heuristics, each timed once.
     pub(super) fn finalists(&self, vendor: &Vendor, launches: usize) -> Result<Vec<CudaGraph>, Error> {
         let run = |algorithm: usize, turn: usize| {
             let weights = self.plain[turn % self.plain.len()].all();
@@ -143,7 +142,7 @@ impl Layer<'_> {
         best.map(|&(_, algorithm)| self.graph(launches, |turn| run(algorithm, turn))).collect()
     }
 
-    /// Some launches as a graph.
+    /// Captures several launches as a graph.
     pub(super) fn graph(
         &self,
         launches: usize,

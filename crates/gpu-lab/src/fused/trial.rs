@@ -1,5 +1,5 @@
-//! Shapes of the kernels of linear layers that are tried, each timed in turn with the vendor's
-//! best: what the library takes by itself was chosen so.
+//! Candidate kernel shapes of linear layers, timed in turn with cuBLASLt's fastest algorithm; the
+//! library's choices were made this way.
 
 use buddy_cuda::{DeviceBytes, Linear, Output, Trial};
 use cudarc::driver::CudaGraph;
@@ -26,13 +26,13 @@ pub const LLAMA: [(u32, u32); 10] = [
 /// Approximate read bandwidth in bytes per microsecond; sets the chain length.
 const BYTES_PER_US: f64 = 4.3e6;
 
-/// Ways to compute one matrix' layers, to be timed.
+/// Candidate ways to compute one matrix's layers.
 pub struct LinearTrials<'a>(Layer<'a>);
 
 /// Time of a kernel variant in a chain of launches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialTime {
-    /// The way, as it is written.
+    /// The way as text.
     pub way: String,
     /// Microseconds, or the error.
     pub us: Result<f64, String>,
@@ -50,7 +50,7 @@ impl<'a> LinearTrials<'a> {
     }
 
     /// Verifies ways and times them in turn with the library's own choice, which comes first, and
-    /// the vendor's best, whose time is the second result if its library is there.
+    /// cuBLASLt's fastest algorithm, whose time is the second result if the library is available.
     ///
     /// # Errors
     /// Driver errors.
@@ -89,7 +89,7 @@ impl<'a> LinearTrials<'a> {
         Ok((times, found[mine..].iter().copied().min_by(f64::total_cmp)))
     }
 
-    /// Scratch memory for all of them.
+    /// Allocates scratch memory for all of them.
     fn make_room(&mut self, tokens: u32, ways: &[(String, Trial)]) -> Result<(), Error> {
         let (lab, header) = (self.0.lab, &self.0.headers[0]);
         let rooms = ways.iter().map(|(_, trial)| trial.room(&lab.gpu, header, tokens));

@@ -1,5 +1,5 @@
-//! Pinned host memory in tens of gigabytes: mapped in large pages, touched by all cores, then
-//! registered, which takes a tenth of the time that the driver's own allocation does.
+//! Pinned host memory of tens of gigabytes: mapped in huge pages, touched by all cores, then
+//! registered, which takes a tenth of the time of the driver's own allocation.
 
 use buddy_cuda::Gpu;
 use cudarc::driver::sys;
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::Error;
 
-/// Host memory that the GPU reaches, for as long as this lives.
+/// Host memory that the GPU can access while this lives.
 pub(super) struct HostBytes {
     gpu: Gpu,
     map: MmapMut,
@@ -19,7 +19,7 @@ impl HostBytes {
     pub(super) fn new(gpu: &Gpu, bytes: u64) -> Result<Self, Error> {
         let refused = |why: String| Error::HostMemory { bytes, why };
         let mut map = MmapMut::map_anon(bytes.max(1) as usize).map_err(|error| refused(error.to_string()))?;
-        // Large pages are faster to register; small ones do.
+        // Huge pages register faster; small ones work too.
         let _ = map.advise(Advice::HugePage);
         map.par_chunks_mut(1 << 26).for_each(|part| part.iter_mut().step_by(4096).for_each(|byte| *byte = 0));
         let flags = sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE;
@@ -36,7 +36,7 @@ impl HostBytes {
         Ok(Self { gpu: gpu.clone(), map, address })
     }
 
-    /// Where it begins, as the GPU sees it.
+    /// Returns the GPU's address.
     pub(super) fn address(&self) -> u64 {
         self.address
     }

@@ -1,4 +1,4 @@
-//! The program of the wave, and the structs that its kernels take.
+//! The program of the wave, and its kernels' arguments.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use cudarc::driver::{CudaModule, DeviceRepr, sys::CUfunction_attribute};
 use super::model::{Grid, LAYER, TILE, VELOCITIES};
 use crate::{Error, lab::program};
 
-/// Planes that a block walks through, in compressed and in plain memory. More of them read fewer
-/// planes twice.
+/// Planes that a block traverses, in compressed and in plain memory. With more planes, fewer are
+/// read twice.
 pub(super) const PLANES: u32 = 64;
 pub(super) const PLAIN_PLANES: u32 = 128;
-/// Threads of a block of a step.
+/// Threads of a block in a step.
 pub(super) const THREADS: u32 = 256;
-/// Bytes of a unit, units of a page and bricks of it.
+/// Bytes of a unit, units of a page, and bricks of a page.
 pub(super) const UNIT: u64 = 1024;
 pub(super) const UNITS: u64 = 8;
 pub(super) const BRICKS: u64 = 64;
-/// Numbers of the table: velocities, and what damping leaves by depth.
+/// Numbers of the table: velocities, and damping factors by depth.
 pub(super) const TABLE: u32 = (VELOCITIES + LAYER + 1) as u32;
 
-/// Two planes of a column with its rim.
+/// Two planes of a column with its halo.
 const RIMMED: u32 = 2 * 4 * (TILE.0 + 8) * (TILE.1 + 8);
-/// Shared memory of a block: planes, two stages of bricks, the rim, kinds and places, the table.
+/// Shared memory of a block: planes, two stages of bricks, the halo, kinds and places, the table.
 const fn packed_shared(planes: u32) -> u32 {
     (RIMMED + 2 * 8192 + 16 * THREADS + 128 * (planes + 8) + 289 * planes + 4 * TABLE).next_multiple_of(16)
 }
-/// Planes, three stages of rows, a rim, the damping.
+/// Planes, three stages of rows, a halo, the damping.
 const PLAIN_SHARED: u32 = (RIMMED + 3 * 8192 + 192 * 16 + 4 * (LAYER as u32 + 1)).next_multiple_of(16);
 
-/// The program, which is compiled without contraction, so that it is the CPU's to the bit.
+/// Returns the program, compiled without contraction, so that results equal the CPU's bit for bit.
 pub(crate) fn source() -> Source {
     let source = program("wave.cu", include_str!("../../kernels/wave.cu"), &defines(PLANES, PLAIN_PLANES));
-    // Two blocks to a multiprocessor with so much shared memory: Hopper and what follows.
+    // Two blocks per SM with this shared memory need Hopper or later.
     Source { least: 90, extra: &["--fmad=false"], ..source }
 }
 
@@ -66,7 +66,7 @@ impl Step {
     }
 }
 
-/// The struct `Field`: where a field's references, kinds and marks are.
+/// The struct `Field`: addresses of a field's references, kinds and marks.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct FieldView {
@@ -125,7 +125,7 @@ unsafe impl DeviceRepr for Slice {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for Dims {}
 
-/// The program on one GPU.
+/// The loaded program.
 pub(super) struct WaveKernels {
     gpu: Gpu,
     module: Arc<CudaModule>,
@@ -142,7 +142,7 @@ impl WaveKernels {
         Ok(kernels)
     }
 
-    /// Starts a kernel.
+    /// Enqueues a kernel.
     ///
     /// # Safety
     /// As for [`Launch::start`].
@@ -160,7 +160,7 @@ impl WaveKernels {
     }
 }
 
-/// A block to each column and each run of planes.
+/// One block per column and run of planes.
 pub(super) fn plain_launch(grid: Grid, planes: u32) -> Launch {
     Launch::new((tiles(grid), planes.div_ceil(PLAIN_PLANES)), THREADS, PLAIN_SHARED)
 }
@@ -180,12 +180,12 @@ pub(super) fn row(count: u64) -> Launch {
     Launch::row(count.div_ceil(256), 256)
 }
 
-/// Columns of a grid.
+/// Returns the columns of a grid.
 pub(super) fn tiles(grid: Grid) -> u32 {
     grid.x / TILE.0 * (grid.y / TILE.1)
 }
 
-/// Pages of a field.
+/// Returns the pages of a field.
 pub(super) fn pages(grid: Grid) -> u64 {
     u64::from(tiles(grid)) * u64::from(grid.z)
 }

@@ -1,9 +1,8 @@
-//! A simulation larger than the card: an acoustic wave whose fields live in compressed memory,
-//! beside plain memory, slabs through the host and pinned host memory (`buddy gpu large`). Unified
-//! Memory is left out: past the size of the card it can hang the kind of card that is measured
-//! here.
+//! A simulation larger than device memory: an acoustic wave whose fields are in compressed memory,
+//! compared with plain memory, slabs through the host and pinned host memory (`buddy gpu large`).
+//! Unified Memory is left out, since beyond the size of device memory it can hang this kind of GPU.
 //!
-//! [`Grid`] is what is computed, [`Reference`] computes it on the CPU; the kernels are
+//! [`Grid`] is the problem, [`Reference`] computes it on the CPU; the kernels are
 //! `kernels/wave*.cuh`.
 
 mod host;
@@ -37,13 +36,13 @@ use packed::PackedWave;
 use plain::PlainWave;
 use slabs::SlabWave;
 
-/// Steps between two looks at the books.
+/// Steps between two checks of the pool.
 const LOOK: u32 = 10;
-/// Intervals that a run is recorded in.
+/// Recorded intervals of a run.
 const INTERVALS: u32 = 40;
-/// Steps by which slabs and pinned memory are measured: their speed does not depend on the wave.
+/// Measured steps of slabs and pinned memory: their speed does not depend on the wave.
 const SLAB_STEPS: u32 = 5;
-/// Pixels of a picture, at most, on a side.
+/// The most pixels per side of a picture.
 const PICTURE: u32 = 800;
 
 /// Parameters of a run.
@@ -51,49 +50,49 @@ const PICTURE: u32 = 800;
 pub struct LargeAsk {
     /// Cells.
     pub grid: Grid,
-    /// Bytes for fields on the device; without it all that is free.
+    /// Bytes for fields on the device; by default all free memory.
     pub room: Option<u64>,
-    /// Bytes for fields in host memory; without it what the plan says.
+    /// Bytes for fields in host memory; by default those of the plan.
     pub host: Option<u64>,
-    /// Steps; without it until every boundary is reached.
+    /// Steps; by default until every boundary is reached.
     pub steps: Option<u32>,
-    /// Seconds after which the compressed run ends in any case.
+    /// Time limit of the compressed run in seconds.
     pub seconds: f64,
-    /// The ways to run; the plain ones only where they fit.
+    /// The ways to run; plain ones only if they fit.
     pub ways: Vec<Way>,
     /// Verify all methods at small sizes first.
     pub verify: bool,
-    /// Share of the planes that slabs and pinned memory have on the device.
+    /// Fraction of the planes that slabs and pinned memory keep on the device.
     pub share: f64,
 }
 
 /// Progress of a run.
 #[derive(Debug)]
 pub enum LargeNews<'a> {
-    /// A comparison was made.
+    /// A comparison passed.
     Checked(&'a LargeCheck),
     /// The plan was made.
     Planned(&'a Plan),
-    /// Speed where every cell is alive.
+    /// Speed with every cell nonzero.
     Alive(&'a AllAlive),
     /// A run begins: its method and its number of steps.
     Began(Way, u32),
     /// An interval of compressed memory has passed.
     Passed(&'a Moment),
-    /// A way has ended.
+    /// A run has ended.
     Ended(&'a LargeRun),
-    /// A way cannot run, and why.
+    /// A way that cannot run, and the reason.
     Left(Way, &'static str),
-    /// Nothing new: is it to go on?
+    /// No progress; asks whether to continue.
     Waiting,
 }
 
-/// Runs the wave; `news` hears of it and says whether to go on. What was recorded until then is
-/// given back.
+/// Runs the wave; `news` receives its progress and returns false to stop. Returns everything
+/// recorded until then.
 ///
 /// # Errors
-/// [`Error::Cut`] for a grid that cannot be, [`Error::NoRoom`] or [`Error::HostMemory`] without
-/// enough memory, [`Error::Differs`] if two methods differ; compiler and driver errors.
+/// [`Error::Cut`] for an invalid grid, [`Error::NoRoom`] or [`Error::HostMemory`] without enough
+/// memory, [`Error::Differs`] if two methods differ; compiler and driver errors.
 pub fn large(
     gpu: &Gpu,
     ask: &LargeAsk,
@@ -129,7 +128,7 @@ struct Large<'a> {
 }
 
 impl Large<'_> {
-    /// Hears whether to go on.
+    /// Reports progress; returns whether to continue.
     fn tell(&mut self, news: LargeNews<'_>) -> bool {
         let goes_on = (self.news)(news);
         self.report.stopped |= !goes_on;
@@ -144,7 +143,7 @@ impl Large<'_> {
             }
         }
         let free = self.lab.gpu.info()?.free_bytes;
-        // Plain and compressed fields beside one another, to compare.
+        // Plain and compressed fields at the same time, to compare.
         let fits = 2 * self.report.plain_bytes < free;
         if self.ask.ways.contains(&Way::Packed) {
             self.plan()?;
@@ -173,7 +172,7 @@ impl Large<'_> {
         Ok(())
     }
 
-    /// Compressed memory, and if it fits plain memory after it, whose result is compared.
+    /// Runs compressed memory, and if it fits plain memory after it, whose result is compared.
     fn packed(&mut self, fits: bool) -> Result<(), Error> {
         let host = self.ask.host.or(self.report.plan.map(|plan| plan.host_bytes)).unwrap_or(0);
         let mut wave = PackedWave::new(self.lab, self.kernels, self.ask.grid, self.ask.room, host)?;
@@ -230,7 +229,7 @@ impl Large<'_> {
         })
     }
 
-    /// Seconds of some steps, looks and retargets included.
+    /// Returns the seconds of several steps, checks and retargets included.
     fn interval(&mut self, wave: &mut PackedWave<'_>, first: u32, count: u32) -> Result<f64, Error> {
         let began = Instant::now();
         for step in first..first + count {
@@ -266,7 +265,7 @@ impl Large<'_> {
         Ok(wave)
     }
 
-    /// Slabs or pinned memory, over waves everywhere, compared with plain memory.
+    /// Runs slabs or pinned memory, over waves everywhere, compared with plain memory.
     fn slabs(&mut self, way: Way) -> Result<(), Error> {
         self.tell(LargeNews::Began(way, SLAB_STEPS));
         let mut plain = PlainWave::new(self.lab, self.kernels, self.ask.grid)?;

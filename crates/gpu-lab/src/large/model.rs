@@ -1,30 +1,30 @@
-//! The acoustic wave's numbers: the grid, its rock, its source. What a cell's velocity is, is said
-//! twice, here and in `wave_model.cuh`; the rest is given to the kernels as a table.
+//! Parameters of the acoustic wave: the grid, its rock, its source. A cell's velocity is defined
+//! here and in `wave_model.cuh`; kernels receive the rest as a table.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Cells of a column: what a block of threads walks through.
+/// Cells of a column, which a block traverses.
 pub(super) const TILE: (u32, u32) = (64, 32);
-/// Cells that a cell needs of its neighbours, on each side.
+/// Neighbouring cells that a cell needs, on each side.
 pub(super) const RADIUS: usize = 4;
 /// Weights of the Laplacian: order 8.
 pub(super) const WEIGHTS: [f32; 5] = [-3.0 * 205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 315.0, -1.0 / 560.0];
 /// Smaller numbers are stored as zero.
 pub(super) const SMALLEST: f32 = 1e-30;
-/// Cells of the damping layer at each side.
+/// Cells of the damping layer on each side.
 pub(super) const LAYER: usize = 24;
 /// Distinct velocities.
 pub(super) const VELOCITIES: usize = 256;
 /// Bytes of a cell in plain memory: two fields and a velocity.
 pub(super) const CELL_BYTES: u64 = 12;
 
-/// Courant number of the fastest rock; the scheme bears 0.4528.
+/// Courant number of the fastest rock; the stability limit is 0.4528.
 const COURANT: f64 = 0.42;
-/// Cells to a wavelength of the main frequency in the slowest rock.
+/// Cells per wavelength of the main frequency in the slowest rock.
 const WAVELENGTH: f64 = 12.0;
-/// Velocity of the slowest rock, as a share of the fastest.
+/// Velocity of the slowest rock, relative to the fastest.
 const SLOWEST: f64 = 0.6;
 /// Damping exponent of the outermost cell in one step: exp(-0.12).
 const DAMPING: f64 = 0.12;
@@ -32,7 +32,7 @@ const DAMPING: f64 = 0.12;
 /// Cells along x, y and z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grid {
-    /// Along x, where rows lie; a multiple of 64.
+    /// Along x, the direction of rows; a multiple of 64.
     pub x: u32,
     /// Along y, a multiple of 32.
     pub y: u32,
@@ -51,14 +51,14 @@ impl Grid {
         Self { x, y, z: z.max(LEAST_Z) }
     }
 
-    /// The grid of which each side is `share` as long, as far as tiles allow.
+    /// Returns the grid with sides of `share` times the length, as far as tiles allow.
     pub(super) fn scaled(self, share: f64) -> Self {
         let scale =
             |cells: u32, of: u32| ((f64::from(cells) * share / f64::from(of)).round() as u32).max(1) * of;
         Self { x: scale(self.x, TILE.0), y: scale(self.y, TILE.1), z: scale(self.z, 1).max(LEAST_Z) }
     }
 
-    /// Fails unless the kernels can take it.
+    /// Fails unless the kernels support it.
     pub fn check(self) -> Result<(), Error> {
         let whole =
             self.x.is_multiple_of(TILE.0) && self.y.is_multiple_of(TILE.1) && self.x > 0 && self.y > 0;
@@ -67,7 +67,7 @@ impl Grid {
         right.then_some(()).ok_or(Error::Cut { of: "grid of the wave", why })
     }
 
-    /// All cells.
+    /// Returns the number of cells.
     pub fn cells(self) -> u64 {
         u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
     }
@@ -77,12 +77,12 @@ impl Grid {
         CELL_BYTES * self.cells()
     }
 
-    /// Cells of one plane.
+    /// Returns the cells of a plane.
     pub(super) fn plane(self) -> u64 {
         u64::from(self.x) * u64::from(self.y)
     }
 
-    /// Where the source is.
+    /// Returns the position of the source.
     pub(super) fn source(self) -> [u32; 3] {
         [self.x / 2, self.y / 2, (u64::from(self.z) * 7 / 16) as u32]
     }
@@ -103,8 +103,8 @@ impl Grid {
         ((z + fold) * self.layers() / (4096 + 398)) as usize
     }
 
-    /// Squares of the Courant numbers of all velocities, then what damping leaves at depths 0, 1,
-    /// ... of a layer.
+    /// Returns the squared Courant numbers of all velocities, then the damping factors at depths 0,
+    /// 1, ... of a layer.
     pub(super) fn table(self) -> Vec<f32> {
         let square = |k: usize| {
             let depth = ((k as f64 + 0.5) / self.layers() as f64).min(1.0);
@@ -117,7 +117,7 @@ impl Grid {
         (0..VELOCITIES).map(square).chain((0..=LAYER).map(keep)).collect()
     }
 
-    /// Steps until the wavelet has passed every one of the six faces, along straight lines.
+    /// Returns the steps until the wavelet has passed all six faces, along straight lines.
     pub(super) fn steps_to_boundaries(self) -> u32 {
         let (table, source, ends) = (self.table(), self.source(), [self.x, self.y, self.z]);
         let steps = |axis: usize, range: std::ops::Range<u32>| -> f64 {
@@ -130,10 +130,10 @@ impl Grid {
     }
 }
 
-/// Planes that a grid has at least.
+/// The fewest planes of a grid.
 const LEAST_Z: u32 = 64;
 
-/// Steps of a period of the source's main frequency.
+/// Returns the steps in a period of the source's main frequency.
 fn period() -> f64 {
     WAVELENGTH / (COURANT * SLOWEST)
 }

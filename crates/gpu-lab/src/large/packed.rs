@@ -1,5 +1,5 @@
-//! The wave in compressed memory: pages that light up as it spreads, their units on the device or
-//! in host memory, and retargeting before the room ends.
+//! The wave in compressed memory: pages get units as it spreads, on the device or in host memory,
+//! and are retargeted before memory runs out.
 
 use buddy_cuda::DeviceBytes;
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::{Error, Lab, lab::at};
 
-/// Device memory that is left to the driver and to comparisons where a run takes all.
+/// Device memory reserved for the driver and for comparisons if a run takes everything else.
 const RESERVE: u64 = 1 << 30;
-/// Units more than asked for: pages that take theirs at the same moment may leave a few unused.
+/// Additional units: pages that allocate at the same moment may leave a few unused.
 const SPARE_UNITS: u64 = 4096;
-/// Raw bricks that a page may have when its last unit goes to host memory, as room gets scarcer.
+/// The most raw bricks of a page whose last unit moves to host memory, as memory becomes scarcer.
 const LEVELS: [u32; 5] = [0, 2, 8, 24, 64];
 
-/// A field's books on the device.
+/// A field's page data on the device.
 struct Field {
     refs: DeviceBytes,
     kinds: DeviceBytes,
@@ -43,7 +43,7 @@ impl Field {
     }
 }
 
-/// The struct `Books`: what of the pool is taken.
+/// The struct `Books`: allocation of the pool.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Books {
     device_next: u32,
@@ -54,7 +54,7 @@ pub(super) struct Books {
     pub(super) device_used: u32,
     pub(super) host_used: u32,
     failed: u32,
-    /// Units that retargets moved.
+    /// Units moved by retargeting.
     pub(super) moved: u32,
 }
 
@@ -68,13 +68,13 @@ impl Books {
         Self { device_next, device_end, freed: freed as i32, lit, device_used, host_used, failed, moved }
     }
 
-    /// Units of the device that no page has.
+    /// Returns the free units on the device.
     pub(super) fn free(&self) -> u64 {
         u64::from(self.device_end.saturating_sub(self.device_next)) + u64::from(self.freed.max(0) as u32)
     }
 }
 
-/// Two fields in pages, a byte a cell of velocities, and a pool of units.
+/// Two fields in pages, a byte of velocity per cell, and a pool of units.
 pub(super) struct PackedWave<'a> {
     lab: &'a Lab,
     kernels: &'a WaveKernels,
@@ -100,7 +100,7 @@ pub(super) struct PackedWave<'a> {
 }
 
 impl<'a> PackedWave<'a> {
-    /// Silence, with `room` bytes for fields on the device (all that is free without it) and `host`
+    /// Creates zero fields, with `room` bytes on the device (all free memory by default) and `host`
     /// bytes in host memory.
     pub(super) fn new(
         lab: &'a Lab,
@@ -155,7 +155,7 @@ impl<'a> PackedWave<'a> {
         })
     }
 
-    /// Bytes for fields on the device and in host memory.
+    /// Returns the bytes for fields on the device and in host memory.
     pub(super) fn room(&self) -> (u64, u64) {
         (self.device.len(), self.host_units * UNIT)
     }
@@ -164,7 +164,7 @@ impl<'a> PackedWave<'a> {
         PoolView { device: at(&self.device), host: self.host.as_ref().map_or(0, HostBytes::address) }
     }
 
-    /// Starts a step: first units for pages that it may reach, then the step itself.
+    /// Enqueues a step: first units for pages that it may reach, then the step.
     pub(super) fn advance(&mut self, push: f32) -> Result<(), Error> {
         self.step.push = push;
         let (u, w) = (self.here.view(), self.before.view());
@@ -177,25 +177,25 @@ impl<'a> PackedWave<'a> {
         Ok(())
     }
 
-    /// The step alone, where every page has its units.
+    /// Enqueues a step when every page has its units.
     pub(super) fn launch(&mut self) -> Result<(), Error> {
         let name = if self.windows { "wave_window" } else { "wave_raw" };
         let (u, w) = (self.here.view(), self.before.view());
         let arguments = (u, w, self.pool(), at(&self.indices), at(&self.table), self.step);
-        // SAFETY: the arguments of both kernels; all are this wave's own. Before the first windows
-        // no brick is one, and there is no way back.
+        // SAFETY: the arguments of both kernels; all are this wave's own. Bricks become windows
+        // once and stay so.
         unsafe { self.kernels.start(&self.lab.stream, name, packed_launch(self.grid), &arguments)? };
         std::mem::swap(&mut self.here, &mut self.before);
         Ok(())
     }
 
-    /// Looks at the books, and retargets before the room ends: first windows, then
+    /// Checks the pool, and retargets before memory runs out: first windows, then
     /// [`trim`](Self::trim) and [`raise`](Self::raise).
     pub(super) fn look(&mut self) -> Result<(), Error> {
         let lit = self.books.lit;
         self.read_books()?;
         let total = self.device.len() / UNIT;
-        // Units of three times as many pages as were lit since the last look.
+        // Units for three times the pages added since the last check.
         let soon = (3 * UNITS) as f64 * f64::from(self.books.lit - lit);
         let wanted = UNITS * (2 * pages(self.grid)).saturating_sub(u64::from(self.books.lit));
         let free = self.books.free() as f64;
@@ -221,7 +221,7 @@ impl<'a> PackedWave<'a> {
         Ok(())
     }
 
-    /// 8/7 for pages whose last unit few bricks use, and at last for all.
+    /// Retargets pages to 8/7 if few of their bricks use the last unit, and finally all pages.
     fn trim(&mut self) -> Result<(), Error> {
         let most = LEVELS[self.level.min(LEVELS.len() - 1)];
         self.level = (self.level + 1).min(LEVELS.len());
@@ -235,7 +235,7 @@ impl<'a> PackedWave<'a> {
         Ok(())
     }
 
-    /// Units that had found room only in host memory come back, but for those of 8/7.
+    /// Moves units back to the device, except those of pages at 8/7.
     fn raise(&mut self, keep: i32) -> Result<(), Error> {
         let pages = pages(self.grid);
         for field in [&self.here, &self.before] {
@@ -248,7 +248,7 @@ impl<'a> PackedWave<'a> {
         Ok(())
     }
 
-    /// Shares of bricks that are zero, windows, raw, and that touch host memory.
+    /// Returns the fractions of bricks that are zero, windows, raw, and that touch host memory.
     pub(super) fn kinds(&self) -> Result<[f64; 4], Error> {
         let counts = self.lab.bytes(32)?;
         counts.fill(0)?;
@@ -266,7 +266,7 @@ impl<'a> PackedWave<'a> {
         Ok(numbers.map(|count| count as f64 / (2 * pages * BRICKS) as f64))
     }
 
-    /// Packs the fields of plain memory; page after page has eight units.
+    /// Packs the fields of plain memory; every page gets eight units.
     pub(super) fn pack(&mut self, plain: &PlainWave<'_>) -> Result<(), Error> {
         let name = if self.windows { "pack_field_window" } else { "pack_field_raw" };
         let launch = page_launch(self.grid, self.grid.z);
@@ -281,7 +281,7 @@ impl<'a> PackedWave<'a> {
         self.lab.wait()
     }
 
-    /// Words in which both fields differ from those of plain memory.
+    /// Returns the number of words in which both fields differ from plain memory.
     pub(super) fn differing(&self, plain: &PlainWave<'_>) -> Result<u64, Error> {
         let at_once = ((RESERVE / 2) / (4 * self.grid.plane())).clamp(1, u64::from(self.grid.z)) as u32;
         let buffer = self.lab.bytes(u64::from(at_once) * 4 * self.grid.plane())?;
@@ -291,7 +291,7 @@ impl<'a> PackedWave<'a> {
                 let planes = at_once.min(self.grid.z - first);
                 let arguments = (field.view(), self.pool(), self.step, first as i32, at(&buffer));
                 let launch = page_launch(self.grid, planes);
-                // SAFETY: the arguments of `unpack_field`, which writes so many planes of the
+                // SAFETY: the arguments of `unpack_field`, which writes `count` planes of the
                 // buffer.
                 unsafe { self.kernels.start(&self.lab.stream, "unpack_field", launch, &arguments)? };
                 let expected = plain.planes(expected, first, planes);
@@ -301,7 +301,7 @@ impl<'a> PackedWave<'a> {
         Ok(wrong)
     }
 
-    /// Every `by`th cell along x and z, in the middle of y.
+    /// Returns every `by`th cell along x and z, in the middle of y.
     pub(super) fn slice(&self, by: u32) -> Result<(u32, Vec<f32>), Error> {
         let (width, height) = (self.grid.x / by, self.grid.z / by);
         let mut values = vec![0f32; (width * height) as usize];
@@ -309,7 +309,7 @@ impl<'a> PackedWave<'a> {
         let slice =
             Slice { y: (self.grid.y / 2) as i32, by: by as i32, width: width as i32, height: height as i32 };
         let arguments = (self.here.view(), self.pool(), self.step, slice, at(&to));
-        // SAFETY: the arguments of `slice_field`, which reads cells of the grid and writes these
+        // SAFETY: the arguments of `slice_field`, which reads cells of the grid and writes this
         // many values.
         unsafe { self.kernels.start(&self.lab.stream, "slice_field", row(values.len() as u64), &arguments)? };
         self.lab.wait()?;

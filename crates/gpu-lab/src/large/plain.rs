@@ -25,7 +25,7 @@ pub(super) struct PlainWave<'a> {
 }
 
 impl<'a> PlainWave<'a> {
-    /// Silence.
+    /// Creates zero fields.
     pub(super) fn new(lab: &'a Lab, kernels: &'a WaveKernels, grid: Grid) -> Result<Self, Error> {
         let field = || lab.bytes(4 * grid.cells());
         let (here, before, squares, fault) = (field()?, field()?, field()?, lab.bytes(8)?);
@@ -41,7 +41,7 @@ impl<'a> PlainWave<'a> {
         Ok(Self { lab, kernels, grid, step, here, before, squares, table, _fault: fault })
     }
 
-    /// Waves everywhere, for measurements that must not depend on where the wave is.
+    /// Fills the fields with waves everywhere, for measurements independent of the wave's position.
     pub(super) fn fill(&mut self) -> Result<(), Error> {
         for (field, phase) in [(&self.here, 0.0f32), (&self.before, 0.2)] {
             let arguments = (at(field), Dims(self.step.cells), phase);
@@ -53,7 +53,7 @@ impl<'a> PlainWave<'a> {
         self.lab.wait()
     }
 
-    /// Starts a step.
+    /// Enqueues a step.
     pub(super) fn advance(&mut self, push: f32) -> Result<(), Error> {
         self.step.push = push;
         let planes = self.grid.z as i32;
@@ -68,14 +68,14 @@ impl<'a> PlainWave<'a> {
         Ok(())
     }
 
-    /// Planes of a field from `first` on.
+    /// Returns planes of a field from `first` on.
     pub(super) fn planes<'b>(&self, field: &'b DeviceBytes, first: u32, planes: u32) -> DeviceSpan<'b> {
         let bytes = 4 * self.grid.plane();
         field.span(u64::from(first) * bytes..u64::from(first + planes) * bytes)
     }
 }
 
-/// The table of a grid in device memory.
+/// Returns the table of a grid in device memory.
 pub(super) fn table(lab: &Lab, grid: Grid) -> Result<DeviceBytes, Error> {
     let numbers = grid.table();
     let table = lab.bytes(4 * numbers.len() as u64)?;

@@ -1,5 +1,5 @@
-//! Targets from a profile of a smaller run: how many pages will be lit at the end, how many of
-//! their bricks fit a window, and what of them the room takes.
+//! Targets from a profile of a smaller run: the final number of pages in use, the fraction of their
+//! bricks that fit a window, and the memory that they take.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{Error, Lab};
 
-/// A side of the smaller run.
+/// Scale of the smaller run, per side.
 const SCALE: f64 = 0.25;
-/// Steps at its end by which bricks become windows, so that they are counted.
+/// Steps at its end in which bricks become windows, to count them.
 const WINDOW_STEPS: u32 = 4;
 
 /// Memory plan of a large run, extrapolated from a smaller one.
@@ -20,24 +20,24 @@ const WINDOW_STEPS: u32 = 4;
 pub struct Plan {
     /// Cells of the smaller run.
     pub profiled: Grid,
-    /// Share of pages that had units at its end: at most as many will have in the larger one, whose
-    /// front is thinner.
+    /// Fraction of pages with units at its end: an upper bound for the larger run, whose front is
+    /// thinner.
     pub lit: f64,
-    /// Share of bricks that were not zero.
+    /// Fraction of bricks that were not zero.
     pub alive: f64,
-    /// Of these, share that fit a window (112 of 128 bytes).
+    /// Fraction of these that fit a window (112 of 128 bytes).
     pub windows: f64,
-    /// Bytes of fields at 1x, when the wave has passed every boundary.
+    /// Bytes of fields at 1x, once the wave has passed every boundary.
     pub raw_bytes: u64,
     /// Bytes for fields on the device.
     pub room_bytes: u64,
-    /// True if pages need target 8/7 and host memory before the end.
+    /// True if pages need target 8/7 and host memory.
     pub retargets: bool,
-    /// Bytes of host memory that this takes.
+    /// Bytes of host memory for these.
     pub host_bytes: u64,
 }
 
-/// Makes the smaller run and the plan.
+/// Performs the smaller run and makes the plan.
 pub(super) fn plan(
     lab: &Lab,
     kernels: &WaveKernels,
@@ -72,13 +72,14 @@ pub(super) fn plan(
     Ok(Plan { profiled, lit, alive, windows, raw_bytes, room_bytes, retargets: host_bytes > 0, host_bytes })
 }
 
-/// All but the fields: velocities, references, kinds, marks, the stack, and a reserve.
+/// Returns the bytes of everything but the fields: velocities, references, kinds, marks, the stack,
+/// and a reserve.
 fn books_bytes(grid: Grid) -> u64 {
     grid.cells() + pages(grid) * (2 * (4 * UNITS + BRICKS + 1) + 16) + (1 << 30)
 }
 
-/// Host memory for fields of so many bytes at 1x: none if they fit; else an eighth, and what of the
-/// rest does not fit. A twentieth more, for pages that are lit while others are being retargeted.
+/// Returns the host memory for fields of `raw` bytes at 1x: none if they fit; else an eighth, plus
+/// the rest that does not fit; plus a twentieth, for pages allocated during retargeting.
 fn host_bytes(raw: u64, room: u64) -> u64 {
     if raw <= room / 100 * 98 {
         return 0;
@@ -96,7 +97,7 @@ mod tests {
     fn host_memory_is_for_what_does_not_fit() {
         const GB: u64 = 1_000_000_000;
         assert_eq!(host_bytes(90 * GB, 100 * GB), 0);
-        // 8/7 is enough: last units alone.
+        // 8/7 suffices: only last units.
         let last = host_bytes(112 * GB, 100 * GB);
         assert!((14 * GB..18 * GB).contains(&last), "{last}");
         // And 40 GB of others.

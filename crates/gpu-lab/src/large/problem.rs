@@ -1,4 +1,4 @@
-//! A small wave as a file, by which the kernels' text is run on a machine without a GPU.
+//! A small wave as a file, to run the kernels on a machine without a GPU.
 
 use super::{
     kernels,
@@ -14,14 +14,14 @@ pub struct WaveProblem {
     pub steps: u32,
     /// True if bricks are stored as windows.
     pub windows: bool,
-    /// Percent of the units that are on the device.
+    /// Percentage of the units on the device.
     pub percent: u32,
     /// True if pages are retargeted during the run.
     pub retarget: bool,
 }
 
 impl WaveProblem {
-    /// The file: seven numbers, the table, and what is pushed in each step.
+    /// Encodes the file: seven numbers, the table, and the source's amplitude in each step.
     pub fn to_bytes(self) -> Vec<u8> {
         let Self { grid, steps, windows, percent, retarget } = self;
         let head = [grid.x, grid.y, grid.z, steps, u32::from(windows), percent, u32::from(retarget)];
@@ -29,7 +29,8 @@ impl WaveProblem {
         head.into_iter().chain(floats).flat_map(u32::to_le_bytes).collect()
     }
 
-    /// The macros of the kernels, with so many planes to a block in compressed and in plain memory.
+    /// Returns the kernels' macros, with a number of planes per block in compressed and in plain
+    /// memory.
     pub fn defines(planes: u32, plain_planes: u32) -> Vec<String> {
         [kernels::defines(planes, plain_planes), buddy_cuda::constants()].concat()
     }

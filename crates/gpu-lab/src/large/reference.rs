@@ -1,10 +1,10 @@
-//! The wave on the CPU, in plain arrays: what the kernels must give, to the bit.
+//! The wave on the CPU, in plain arrays: the kernels' expected result, bit for bit.
 
 use rayon::prelude::*;
 
 use super::model::{Grid, LAYER, RADIUS, SMALLEST, VELOCITIES, WEIGHTS, push};
 
-/// The wave after some steps, in rows along x, without padding.
+/// The wave after a number of steps, in rows along x, unpadded.
 #[derive(Debug, Clone)]
 pub struct Reference {
     grid: Grid,
@@ -16,7 +16,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Silence.
+    /// Creates a zero field.
     pub fn new(grid: Grid) -> Self {
         let table = grid.table();
         let places =
@@ -26,7 +26,7 @@ impl Reference {
         Self { grid, table, squares, here: zero.clone(), before: zero, step: 0 }
     }
 
-    /// The same with one velocity everywhere, of this Courant number.
+    /// Creates a field with one velocity everywhere, of this Courant number.
     #[cfg(test)]
     fn uniform(grid: Grid, courant: f32) -> Self {
         let mut wave = Self::new(grid);
@@ -34,12 +34,12 @@ impl Reference {
         wave
     }
 
-    /// All values, the first of x first.
+    /// Returns all values, x fastest.
     pub fn values(&self) -> &[f32] {
         &self.here
     }
 
-    /// One step.
+    /// Computes one step.
     pub fn advance(&mut self) {
         let Self { grid, table, squares, here, before, step } = self;
         let (row, plane) = (grid.x as usize, grid.plane() as usize);
@@ -76,8 +76,7 @@ impl View<'_> {
         self.row_by_any(y, z, squares, out);
     }
 
-    /// The same by one instruction instead of a call for each fused multiplication: ten times as
-    /// fast.
+    /// The same with FMA instructions instead of a call per operation: ten times as fast.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "fma")]
     fn row_by_fma(&self, y: usize, z: usize, squares: &[f32], out: &mut [f32]) {
@@ -104,8 +103,8 @@ impl View<'_> {
         }
     }
 
-    /// Adds what rows before and after along an axis do, near ones first; outside the grid is
-    /// nothing.
+    /// Adds the contributions of the rows before and after along an axis, near ones first; outside
+    /// the grid is zero.
     #[inline(always)]
     fn along(&self, lap: &mut [f32], first: usize, at: usize, end: usize, stride: usize) {
         let zeros = vec![0.0; self.row];
@@ -124,7 +123,7 @@ fn add(sums: &mut [f32], weight: f32, low: &[f32], high: &[f32]) {
     }
 }
 
-/// How deep in a damping layer a cell is along one axis; 0 outside.
+/// Returns a cell's depth in a damping layer along one axis; 0 outside.
 fn depth(at: usize, of: usize) -> usize {
     LAYER.saturating_sub(at).max((at + LAYER + 1).saturating_sub(of))
 }
@@ -137,7 +136,8 @@ fn flush(value: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// In uniform rock, u at n cells is the push of n / c steps before, over 4 pi c^2 n.
+    /// In uniform rock, u at a distance of n cells is the source n / c steps earlier, over 4 pi c^2
+    /// n.
     #[test]
     fn a_wave_in_uniform_rock_is_the_known_one() {
         let (courant, steps, distance) = (0.4_f32, 120, 20);
@@ -149,7 +149,7 @@ mod tests {
             heard.push(f64::from(wave.values()[((z * 96 + y) * 128 + x + distance) as usize]));
         }
         let (c, n) = (f64::from(courant), f64::from(distance));
-        // What is pushed in a step is seen after it; between steps it is interpolated.
+        // The source of a step is visible after it; between steps it is interpolated.
         let expected = |step: usize| {
             let time = (step + 1) as f64 - n / c;
             let (low, part) = (time.floor(), time - time.floor());

@@ -22,11 +22,11 @@ pub struct LargeReport {
     pub steps_to_boundaries: u32,
     /// Plan made from a smaller run, if any.
     pub plan: Option<Plan>,
-    /// Comparisons that were made at small sizes, to the bit.
+    /// Comparisons at small sizes, bit for bit.
     pub checks: Vec<LargeCheck>,
-    /// Speed where every cell is alive, if plain memory fits.
+    /// Speed with every cell nonzero, if plain memory fits.
     pub all_alive: Option<AllAlive>,
-    /// Each way, in the order they ran.
+    /// Each run, in order.
     pub runs: Vec<LargeRun>,
     /// True if the run was stopped early.
     pub stopped: bool,
@@ -37,7 +37,7 @@ impl RecordKind for LargeReport {
     const VERSION: u32 = 1;
 }
 
-/// Where the fields of the wave lie.
+/// Location of the wave's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -45,18 +45,17 @@ pub enum Way {
     Packed,
     /// In plain device memory.
     Plain,
-    /// Part of the planes in host memory, brought and taken back in slabs while others are
-    /// computed.
+    /// Some planes in host memory, copied in slabs while others are computed.
     Slabs,
-    /// Part of the planes in pinned host memory, used where they are.
+    /// Some planes in pinned host memory, accessed in place.
     Pinned,
 }
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Self; 4] = [Self::Packed, Self::Plain, Self::Slabs, Self::Pinned];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Packed => "packed",
@@ -67,14 +66,14 @@ impl Way {
     }
 }
 
-/// One way.
+/// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LargeRun {
     /// The method.
     pub way: Way,
-    /// Steps that were made, and that were asked for.
+    /// Steps made.
     pub steps: u32,
-    /// That were asked for.
+    /// Steps requested.
     pub of: u32,
     /// Bytes for fields on the device.
     pub device_bytes: u64,
@@ -86,9 +85,9 @@ pub struct LargeRun {
     pub mean_gcells: f64,
     /// The same over the last interval.
     pub end_gcells: f64,
-    /// Cells in which its result differs from plain memory's, where that was compared.
+    /// Cells that differ from plain memory's result, if compared.
     pub differing: Option<u64>,
-    /// How it went; only for compressed memory.
+    /// Course of the run; only for compressed memory.
     pub over_time: Vec<Moment>,
 }
 
@@ -128,11 +127,11 @@ pub struct LargeCheck {
     pub what: String,
     /// Steps before the comparison.
     pub steps: u32,
-    /// Values that differ; none, or the run ends.
+    /// Values that differ; the run ends unless zero.
     pub differing: u64,
 }
 
-/// Milliseconds a step where waves are everywhere.
+/// Milliseconds per step with waves everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AllAlive {
     /// In plain memory.
@@ -141,7 +140,7 @@ pub struct AllAlive {
     pub raw_ms: f64,
     /// In compressed memory, bricks as windows.
     pub window_ms: f64,
-    /// Share of bricks that are windows then.
+    /// Fraction of bricks that are windows.
     pub windows: f64,
 }
 

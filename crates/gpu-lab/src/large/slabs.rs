@@ -1,5 +1,5 @@
-//! The same wave where part of its planes lie in host memory: brought in slabs and taken back while
-//! others are computed, or used where they are.
+//! The wave with some planes in host memory: copied in slabs while others are computed, or accessed
+//! in place.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::{Error, Lab, lab::at};
 
 /// Planes of a slab.
 const SLAB: u64 = 16;
-/// Slabs that are on their way at once.
+/// Slabs in flight at a time.
 const BUFFERS: usize = 3;
 const RIM: u64 = RADIUS as u64;
 
-/// Device memory that a slab is computed in.
+/// Device memory for a slab.
 struct Buffer {
     u: DeviceBytes,
     w: DeviceBytes,
     squares: DeviceBytes,
-    /// When it was computed, and when what it gave is back in host memory.
+    /// Recorded when it was computed, and when its result is back in host memory.
     ran: Option<CudaEvent>,
     left: Option<CudaEvent>,
 }
 
-/// Planes below `resident` on the device, the others in host memory with four of margin before
-/// them.
+/// Planes below `resident` are on the device, the others in host memory, preceded by four planes of
+/// margin.
 pub(super) struct SlabWave<'a> {
     lab: &'a Lab,
     kernels: &'a WaveKernels,
@@ -49,7 +49,7 @@ pub(super) struct SlabWave<'a> {
 }
 
 impl<'a> SlabWave<'a> {
-    /// From the fields of plain memory, with a share of the planes on the device.
+    /// Copies the fields of plain memory, with a fraction of the planes on the device.
     pub(super) fn new(
         lab: &'a Lab,
         kernels: &'a WaveKernels,
@@ -90,16 +90,16 @@ impl<'a> SlabWave<'a> {
         Ok(wave)
     }
 
-    /// Where a plane of an array in host memory is; those of the margin have numbers below 0.
+    /// Returns the host address of a plane of an array; planes of the margin have negative numbers.
     fn far(&self, array: usize, plane: i64) -> u64 {
         self.far[array].address() + (RIM as i64 + plane) as u64 * self.plane
     }
 
-    /// Copies planes when the stream gets there.
+    /// Copies planes in stream order.
     fn copy(&self, stream: &CudaStream, to: u64, from: u64, planes: u64) -> Result<(), Error> {
         let bytes = (planes * self.plane) as usize;
-        // SAFETY: both places are this wave's arrays or plain memory's, which have these planes and
-        // live until the streams end.
+        // SAFETY: both addresses are in this wave's arrays or plain memory's, which have these
+        // planes and live until the streams end.
         let copied = unsafe { sys::cuMemcpyAsync(to, from, bytes, stream.cu_stream()) }.result();
         Ok(self.lab.gpu.check("copy planes", copied)?)
     }
@@ -107,8 +107,8 @@ impl<'a> SlabWave<'a> {
     fn compute(&self, stream: &CudaStream, slab: Slab) -> Result<(), Error> {
         let launch = plain_launch(self.grid, slab.planes as u32);
         let arguments = (slab, at(&self.table), self.step);
-        // SAFETY: the arguments of `wave_plain`; the slab's arrays have its planes and those about
-        // it.
+        // SAFETY: the arguments of `wave_plain`; the slab's arrays have its planes and the
+        // surrounding ones.
         unsafe { self.kernels.start(stream, "wave_plain", launch, &arguments) }
     }
 
@@ -120,14 +120,14 @@ impl<'a> SlabWave<'a> {
         event.map_or(Ok(()), |event| Ok(self.lab.gpu.check("wait for an event", stream.wait(event))?))
     }
 
-    /// What lies on the device: one slab, which needs four planes of what does not.
+    /// Computes the planes on the device: one slab, which needs four planes of the others.
     fn compute_near(&self, stream: &CudaStream) -> Result<(), Error> {
         let (u, w) = (at(&self.near[0]), at(&self.near[1]));
         let (planes, above) = (self.resident as i32, RIM as i32);
         self.compute(stream, Slab { u, w, squares: at(&self.squares), first: 0, planes, below: 0, above })
     }
 
-    /// A step by slabs: three streams bring, compute and take back.
+    /// Computes a step by slabs: three streams copy in, compute and copy out.
     pub(super) fn advance_by_slabs(&mut self) -> Result<(), Error> {
         let [bring, run, take] = self.streams.clone();
         self.copy(&bring, at(&self.near[0]) + self.resident * self.plane, self.far(0, 0), RIM)?;
@@ -166,7 +166,7 @@ impl<'a> SlabWave<'a> {
         self.end()
     }
 
-    /// A step whose kernel reads and writes host memory where it is.
+    /// Computes a step whose kernel accesses host memory in place.
     pub(super) fn advance_pinned(&mut self) -> Result<(), Error> {
         let [_, run, _] = self.streams.clone();
         let edge = at(&self.near[0]) + self.resident * self.plane;
@@ -188,7 +188,8 @@ impl<'a> SlabWave<'a> {
         Ok(())
     }
 
-    /// Words in which the newest field differs from another of the whole grid.
+    /// Returns the number of words in which the newest field differs from another field of the
+    /// whole grid.
     pub(super) fn differing(&self, expected: &DeviceBytes) -> Result<u64, Error> {
         let far = self.lab.bytes(self.outside * self.plane)?;
         self.copy(&self.lab.stream, at(&far), self.far(0, 0), self.outside)?;

@@ -1,5 +1,5 @@
-//! Whether the wave is right before it is large: plain memory beside the CPU, compressed memory
-//! beside plain memory, to the bit.
+//! Verification of the wave before the large run: plain memory against the CPU, compressed memory
+//! against plain memory, bit for bit.
 
 use super::{
     kernels::WaveKernels,
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{Error, Lab, lab::none_wrong};
 
-/// Cells and steps of the comparison with the CPU, and of those with plain memory.
+/// Cells and steps of the comparisons.
 const SMALL: (Grid, u32) = (Grid { x: 128, y: 96, z: 90 }, 160);
 const MIDDLE: (Grid, u32) = (Grid { x: 320, y: 256, z: 200 }, 420);
 
-/// All comparisons; the first that fails ends them.
+/// Performs all comparisons; stops at the first failure.
 pub(super) fn verify(lab: &Lab, kernels: &WaveKernels) -> Result<Vec<LargeCheck>, Error> {
     let mut checks = vec![with_cpu(lab, kernels)?];
     for case in [Case::Raw, Case::Windows, Case::Scarce] {
@@ -52,7 +52,7 @@ fn with_cpu(lab: &Lab, kernels: &WaveKernels) -> Result<LargeCheck, Error> {
 enum Case {
     Raw,
     Windows,
-    /// Room for two fifths of the fields: windows, retargets and overflow.
+    /// Memory for two fifths of the fields: windows, retargets and overflow.
     Scarce,
 }
 
@@ -89,7 +89,7 @@ fn with_plain(lab: &Lab, kernels: &WaveKernels, case: Case) -> Result<LargeCheck
     check(what, steps, differing)
 }
 
-/// Times of a step where every cell is alive, compared with plain memory on the way.
+/// Times a step with every cell nonzero, compared with plain memory on the way.
 pub(super) fn all_alive(lab: &Lab, kernels: &WaveKernels, grid: Grid) -> Result<AllAlive, Error> {
     let mut plain = PlainWave::new(lab, kernels, grid)?;
     plain.fill()?;

@@ -1,4 +1,4 @@
-//! The small kernels: what each is given, in sizes that follow from the card.
+//! The small kernels with their arguments, in sizes that depend on the GPU.
 
 /// A kernel argument.
 #[derive(Debug, Clone, Copy)]
@@ -14,21 +14,20 @@ pub(super) enum Given {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Holds {
     Anything,
-    /// Pointers of 8 bytes into the same array, one in each so many bytes, in an order without a
-    /// pattern.
+    /// 8-byte pointers into the same array, one in every `every` bytes, in random order.
     Ring {
         every: u64,
     },
-    /// Numbers below a limit, without a pattern.
+    /// Random numbers below a limit.
     Random {
         below: u32,
     },
-    /// So many more in each row than in the one before: 8 to 24, without a pattern.
+    /// Row offsets: 8 to 24 elements per row, at random.
     Rows,
     Zeros,
 }
 
-/// One kernel with what it is given.
+/// A kernel with its arguments.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -41,11 +40,11 @@ pub(super) struct Case {
     pub(super) arrays: Vec<(u64, Holds)>,
     /// True if L2 is warm from the run before.
     pub(super) warm: bool,
-    /// The least architecture: 80 for `sm_80`.
+    /// Lowest architecture: 80 for `sm_80`.
     pub(super) least: u32,
 }
 
-/// Properties of the card that sizes depend on.
+/// Properties of the GPU that sizes depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Card {
     pub(super) multiprocessors: u32,
@@ -101,7 +100,7 @@ impl Case {
     }
 }
 
-/// Every case, for a card.
+/// Lists every case for a GPU.
 pub(super) fn all(card: Card) -> Vec<Case> {
     let parts = [launches, latencies, streams, scattered, atomics, pipes, blocks, kernels];
     parts.iter().flat_map(|part| part(card)).collect()

@@ -4,7 +4,7 @@ use buddy_trace::sass::Content;
 
 use super::cases::Holds;
 
-/// The words of an array that begins at `base`.
+/// Returns the words of an array that begins at `base`.
 pub(super) fn content(holds: Holds, base: u64, bytes: u64) -> Content {
     let words = (bytes / 4) as usize;
     Content::Words(match holds {
@@ -25,7 +25,7 @@ pub(super) fn content(holds: Holds, base: u64, bytes: u64) -> Content {
     })
 }
 
-/// One ring through all slots: a permutation of a single cycle (Sattolo).
+/// Returns one ring through all slots: a permutation with a single cycle (Sattolo).
 fn ring(base: u64, bytes: u64, every: u64) -> Vec<u32> {
     let slots = (bytes / every) as usize;
     let mut order: Vec<u64> = (0..slots as u64).collect();
@@ -40,7 +40,7 @@ fn ring(base: u64, bytes: u64, every: u64) -> Vec<u32> {
     words
 }
 
-/// A number without a pattern (the finaliser of SplitMix64).
+/// Returns a pseudo-random number (the finaliser of SplitMix64).
 fn scramble(value: u64) -> u64 {
     let mut z = value.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use crate::Error;
 
-/// The text of a compiled program.
+/// Disassembles a compiled program.
 ///
 /// # Errors
 /// [`Error::Disassembler`] if there is none or it fails.
@@ -21,7 +21,7 @@ pub(super) fn disassemble(image: &[u8], name: &str) -> Result<String, Error> {
     String::from_utf8(output.stdout).map_err(|_| failed("its output is no text".to_owned()))
 }
 
-/// Where toolkits are, if it is not on the path.
+/// Finds nvdisasm in toolkits, if it is not on the path.
 fn find() -> PathBuf {
     let home = std::env::var_os("CUDA_HOME").map(PathBuf::from);
     let places = home.into_iter().chain([PathBuf::from("/usr/local/cuda")]);

@@ -1,4 +1,4 @@
-//! The clock of small kernels: one CUDA graph for each run, with events inside it.
+//! Timing of small kernels: one CUDA graph for each run, with events inside it.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -12,7 +12,7 @@ use cudarc::driver::{
 use super::{cases::Case, micro_sources};
 use crate::Error;
 
-/// Runs that are timed, after two that are not.
+/// Timed runs, after two untimed ones.
 const RUNS: usize = 20;
 /// Multiple of L2's size that is read to evict its content.
 const FLUSH: u64 = 4;
@@ -24,21 +24,21 @@ pub(super) struct Times {
     pub(super) most: f64,
 }
 
-/// A stream with what is needed to empty L2 and to time.
+/// A stream with the memory and events to evict L2 and to time.
 pub(super) struct Clock {
     gpu: Gpu,
     stream: Arc<CudaStream>,
     start: CudaEvent,
     end: CudaEvent,
     flush: CudaFunction,
-    /// Read to fill L2, and where the sums go.
+    /// Array that is read to fill L2, and the sums of its elements.
     other: DeviceBytes,
     sums: DeviceBytes,
     /// Time of an empty graph, in nanoseconds.
     pub(super) nothing: f64,
 }
 
-/// Arguments as a launch takes them: the address of each.
+/// Arguments of a launch: the address of each.
 struct Cells(Vec<u64>);
 
 impl Arguments for Cells {
@@ -49,7 +49,7 @@ impl Arguments for Cells {
 
 impl Cells {
     fn new(arguments: &[Argument]) -> Self {
-        // Little-endian: a number of 32 bits stands first in its cell.
+        // Little-endian: a 32-bit number comes first in its cell.
         let cell = |argument: &Argument| match *argument {
             Argument::Pointer(address) => address,
             Argument::Int(value) => u64::from(value as u32),
@@ -102,13 +102,13 @@ impl Clock {
 
     fn start(&self, kernel: &CudaFunction, case: &Case, arguments: &[Argument]) -> Result<(), Error> {
         let launch = Launch::new(case.blocks, case.threads, 0);
-        // SAFETY: the arguments are those of the kernel in its source, the arrays as long as its
-        // case says; a test executes every case with each access checked against its array.
+        // SAFETY: the arguments are those of the kernel in its source, and the arrays have the
+        // case's lengths; a test executes every case with each access checked against its array.
         let started = unsafe { launch.start(&self.stream, kernel, &Cells::new(arguments)) };
         Ok(self.gpu.check("start a small kernel", started)?)
     }
 
-    /// Times what is started between two events, each run in one launch of a graph.
+    /// Times the work between two events; each run is one launch of a graph.
     fn run(&self, warm: bool, start: impl Fn() -> Result<(), Error>) -> Result<Times, Error> {
         let graph = self.record(warm, start)?;
         let mut times = Vec::new();
@@ -123,8 +123,8 @@ impl Clock {
         Ok(Times { median: times[RUNS / 2], least: times[0], most: times[RUNS - 1] })
     }
 
-    /// The graph: L2 filled with other data unless it shall be warm, an event, the kernel, an
-    /// event.
+    /// Records the graph: fills L2 with other data unless it is to be warm, an event, the kernel,
+    /// an event.
     fn record(&self, warm: bool, start: impl Fn() -> Result<(), Error>) -> Result<CudaGraph, Error> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.gpu.check("begin a graph", self.stream.begin_capture(mode))?;
@@ -146,13 +146,13 @@ impl Clock {
         let launch = Launch::row(u64::from(8 * self.gpu.multiprocessors()), 256);
         let count = (self.other.len() / 16) as i32;
         let arguments = (self.other.all().address(), count, self.sums.all().address());
-        // SAFETY: the arguments of `read4`: an array, its length in 16 bytes, and a sum for each
-        // thread.
+        // SAFETY: the arguments of `read4`: an array, its length in units of 16 bytes, and a sum
+        // for each thread.
         let started = unsafe { launch.start(&self.stream, &self.flush, &arguments) };
         Ok(self.gpu.check("fill L2", started)?)
     }
 
-    /// Records an event that can be read outside of the graph.
+    /// Records an event that is readable outside of the graph.
     fn mark(&self, event: &CudaEvent) -> Result<(), Error> {
         let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
         // SAFETY: both belong to this GPU's context and live as long as the clock.

@@ -1,11 +1,10 @@
-//! Small kernels, one behaviour each: timed on this GPU, and traced from their own machine code, so
-//! that the model of any card can be compared with the card.
+//! Small kernels with one behaviour each: timed on this GPU, and traced from their machine code, so
+//! that the model of a GPU can be compared with it.
 //!
-//! A kernel's time is the median of twenty runs in one CUDA graph each, between two events, less
-//! what the same graph takes without the kernel. Before each run L2 is filled with other, clean
-//! data; the cases called warm run directly after themselves instead. The trace is what
-//! `buddy_trace::sass` makes of the machine code that this GPU was given, with the arguments and
-//! addresses of the run.
+//! A kernel's time is the median of twenty runs in one CUDA graph each, between two events, minus
+//! that of the same graph without the kernel. Before each run L2 is filled with other, clean data;
+//! cases called warm run directly after themselves instead. `buddy_trace::sass` makes the trace
+//! from the machine code for this GPU, with the arguments and addresses of the run.
 
 mod cases;
 mod content;
@@ -59,11 +58,11 @@ pub struct MicroRow {
     pub grid: String,
     /// Threads of a block.
     pub block: String,
-    /// Median nanoseconds, without what timing takes.
+    /// Median nanoseconds, without the cost of timing.
     pub ns: f64,
-    /// The least and the most.
+    /// The minimum.
     pub least_ns: f64,
-    /// The most.
+    /// The maximum.
     pub most_ns: f64,
     /// Time of an empty graph in nanoseconds, already subtracted.
     pub timing_ns: f64,
@@ -92,8 +91,8 @@ pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> R
             all.push((text.clone(), Ready::new(gpu, &source, &case)?, case));
         }
     }
-    // Traced before they run: that finds an access outside of its array, which the GPU would only
-    // suffer.
+    // Traced before they run: this finds accesses outside of arrays, which would be undefined on
+    // the GPU.
     let traced = |(text, ready, case): &(Arc<String>, Ready, Case)| write_trace(text, ready, case, folder);
     let written = all.par_iter().map(traced).collect::<Result<Vec<_>, _>>()?;
     let mut rows = Vec::new();
@@ -110,7 +109,7 @@ pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> R
     Ok(rows)
 }
 
-/// Starts every case once and waits for it, for profilers; `before` is told its name.
+/// Runs every case once and waits for it, for profilers; `before` receives its name.
 ///
 /// # Errors
 /// [`Error`] if the compiler or the driver fails.
@@ -126,7 +125,7 @@ pub fn micro_once(gpu: &Gpu, before: impl Fn(&str)) -> Result<(), Error> {
     Ok(())
 }
 
-/// The cases of a source that this GPU can run.
+/// Lists the cases of a source that this GPU supports.
 fn cases_of(gpu: &Gpu, source: &Source) -> Result<Vec<Case>, Error> {
     let info = gpu.info()?;
     let card = Card { multiprocessors: info.multiprocessors, l2_bytes: info.l2_bytes };
@@ -167,7 +166,7 @@ impl Ready {
     }
 }
 
-/// Traces a case into a file of its name.
+/// Traces a case to a file of its name.
 fn write_trace(text: &str, ready: &Ready, case: &Case, folder: &Path) -> Result<Written, Error> {
     let mut traced = trace(text, case, ready.arrays.clone(), (ready.registers, ready.shared_bytes))?;
     let written = packed::write_file(&folder.join(trace_file(case)), &mut traced);
@@ -194,7 +193,7 @@ fn row(case: &Case, times: &Times, timing_ns: f64, warp_instructions: u64) -> Mi
     }
 }
 
-/// The kernel as it is executed on the CPU.
+/// Executes the kernel on the CPU.
 fn trace(
     text: &str,
     case: &Case,

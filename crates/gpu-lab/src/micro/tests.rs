@@ -1,5 +1,5 @@
-//! Every case is traced for three architectures, without a GPU. Needs NVRTC and nvdisasm; says so
-//! where they are missing.
+//! Every case is traced for three architectures, without a GPU. Needs NVRTC and nvdisasm; reports a
+//! skip without them.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use buddy_trace::{At, Code, Kernel};
 use super::*;
 use crate::micro::{cases::Card, disassemble::disassemble};
 
-/// A card with fewer multiprocessors and a smaller L2, so that the test is short.
+/// A GPU with fewer SMs and a smaller L2, so that the test is short.
 const CARD: Card = Card { multiprocessors: 4, l2_bytes: 1 << 20 };
 
 #[test]
@@ -43,7 +43,7 @@ fn check(text: &str, case: &Case, architecture: u32) {
     let arrays = case.arrays.iter().enumerate().map(array).collect();
     let mut kernel = trace(text, case, arrays, (32, 0)).unwrap();
     let (mut code, mut count) = (Code::default(), 0);
-    // A few blocks show every path; the last one is where arrays end.
+    // A few blocks cover every path; the last one covers the ends of arrays.
     let blocks = kernel.launch().blocks().min(64);
     for (block, warp) in
         (0..blocks).flat_map(|block| (0..case.threads.div_ceil(32)).map(move |warp| (block, warp)))
