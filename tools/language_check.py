@@ -4,7 +4,7 @@
     tools/language_check.py [FILE...]     all tracked files by default; exits with 1 if it finds something
 
 The patterns and the exceptions stand in tools/language_marks.txt. Lines inside code fences, tables and lines that are
-a single link may be long.
+a single link may be long, and so may drawings.
 """
 
 import pathlib
@@ -22,6 +22,7 @@ COMMENT = {
     ".sh": re.compile(r"^\s*(#)\s?(.*)"),
 }
 COMMENT[".cuh"] = COMMENT[".h"] = COMMENT[".cpp"] = COMMENT[".cu"]
+WIDE = re.compile(r"://|^\s*\||[─│►]")
 TEST_NAME = re.compile(r"\b(?:fn|def) (?:test_)?what_\w*")
 
 
@@ -41,21 +42,22 @@ def read_marks():
 
 def check_comments(path, lines, begins, holds):
     """Yields (line number, message) for the comments of a source file."""
-    pattern, inside = COMMENT[path.suffix], False
+    pattern, inside, code = COMMENT[path.suffix or ".sh"], False, False
     for number, line in enumerate(lines, 1):
         found = pattern.match(line)
         if TEST_NAME.search(line):
             yield number, "a test is named for its promise, not what_..."
         if not found:
-            inside = False
+            inside = code = False
             continue
         mark, text = found.groups()
+        code ^= text.lstrip().startswith("```")
         # Only the first line of a comment begins a sentence for certain.
         if not inside and begins.match(text):
             yield number, "a comment begins with its subject or a verb"
         if holds.search(text):
             yield number, f"idiom: {holds.search(text).group()!r}"
-        if len(line) > WIDTH and "://" not in line:
+        if len(line) > WIDTH and not code and not WIDE.search(text):
             yield number, f"{len(line)} characters in a line of comment; at most {WIDTH}"
         inside = mark not in ('"""', "'''")
 
@@ -82,7 +84,8 @@ def main():
     findings = 0
     for name in names:
         path = pathlib.Path(name)
-        if (path.suffix not in COMMENT and path.suffix != ".md") or name == "CHANGELOG.md":
+        is_source = path.suffix in COMMENT or name == ".ci/run"
+        if (not is_source and path.suffix != ".md") or name == "CHANGELOG.md":
             continue
         lines = (ROOT / path).read_text(errors="replace").splitlines()
         check = check_markdown(path, lines, holds) if path.suffix == ".md" else check_comments(path, lines, begins, holds)

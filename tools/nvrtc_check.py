@@ -55,7 +55,7 @@ def strings(texts):
 
 
 def compile_program(library, job, headers):
-    """Whether it compiled, and what the compiler said."""
+    """Compiles a program; returns success and the compiler's log."""
     nvrtc = load(library)
     program = ctypes.c_void_p()
     names, texts = strings([h["name"] for h in headers]), strings([h["text"] for h in headers])
@@ -79,7 +79,7 @@ def compile_all(library, work):
 
 
 def example():
-    """The program that lists the sources, built as `cargo test --workspace` builds it, so that it is there after the tests."""
+    """Builds the program that lists the sources, with the options of `cargo test --workspace`."""
     build = ["cargo", "build", "--quiet", "--workspace", "--profile", "test", "--example", "sources", "--message-format", "json"]
     said = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     messages = [json.loads(line) for line in said.splitlines() if line.startswith("{")]

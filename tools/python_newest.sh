@@ -3,7 +3,8 @@
 # locked versions. Not a step of CI.
 #
 #   tools/python_newest.sh           needs the wheel of `tools/python_check.sh wheel`
-#   tools/python_newest.sh --lock    and, if the tests pass, writes these versions to python/requirements-test.txt
+#   tools/python_newest.sh --lock    also writes their versions to python/requirements-test.txt if
+#                                    the tests pass
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,4 @@
-"""Which saved activations are recomputed, and which are not."""
+"""The choice of saved activations that are recomputed."""
 
 import pytest
 

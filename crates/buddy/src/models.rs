@@ -5,7 +5,8 @@
 //!
 //! let folder = std::env::temp_dir().join(format!("buddy-models-{}", std::process::id()));
 //! std::fs::create_dir_all(&folder)?;
-//! let [plain, packed, back] = ["plain", "packed", "back"].map(|name| folder.join(name).with_extension("safetensors"));
+//! let [plain, packed, back] =
+//!     ["plain", "packed", "back"].map(|name| folder.join(name).with_extension("safetensors"));
 //!
 //! // A matrix of 64 x 64 values, each 1.0 in bf16.
 //! let mut file = br#"{"weight":{"dtype":"BF16","shape":[64,64],"data_offsets":[0,8192]}}"#.to_vec();

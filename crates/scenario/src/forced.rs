@@ -44,7 +44,7 @@ impl Counted<'_> {
                 Step { allocation, from, to: *to, saved_bytes, cost: added as f64 / saved_bytes as f64 }
             };
             let larger = Target::ALL.iter().filter(|to| to.device_bytes() < from.device_bytes());
-            // Of equal costs the largest step.
+            // The largest step among equal costs.
             let best = larger
                 .map(step)
                 .min_by(|a, b| a.cost.total_cmp(&b.cost).then(b.saved_bytes.cmp(&a.saved_bytes)));

@@ -14,7 +14,7 @@ KEY = "buddy"
 # The memories that a thread has entered, innermost last. Hooks are shared by all threads and find
 # theirs here.
 _entered = threading.local()
-# How many steps, in all threads, use a hook dictionary.
+# Number of steps, in all threads, that use a hook dictionary.
 _users: dict[int, int] = {}
 _lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Which saved tensors are packed, and how: found by a survey of each in the first steps."""
+"""Chooses the saved tensors to pack, and the form of each, by a survey of each in the first steps."""
 
 import dataclasses
 import weakref
@@ -40,7 +40,7 @@ class Site:
     reused_soon: bool = False
     """True if it is restored twice in a row: then it is unpacked once."""
     held_count: int = 0
-    """How often the plain memory was still alive when the packed form was restored."""
+    """Count of restores at which the plain memory was still alive."""
 
     def has_block(self):
         """Returns whether a pinned block of the current size is free."""
@@ -99,7 +99,7 @@ class Sites:
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """What is worth packing.
+    """The conditions under which a saved tensor is packed.
 
     Targets of at least ``least`` with at most ``most_overflow`` of the entries beyond them, where
     at least ``least_saved`` of the bytes is saved. Overflow goes to the host, with room for the

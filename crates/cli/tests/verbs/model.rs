@@ -30,7 +30,7 @@ fn a_model_is_packed_and_comes_back() {
 }
 
 #[test]
-fn what_is_no_model_is_an_error_of_one_line() {
+fn a_path_without_a_model_is_an_error_of_one_line() {
     let run = buddy(&["pack", SAMPLE, "--out", "nowhere"]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
     assert!(run.stderr.contains("no .safetensors file here"), "{}", run.stderr);

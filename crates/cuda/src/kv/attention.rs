@@ -54,7 +54,7 @@ pub struct Attend<'a> {
     pub group: u32,
     /// Scale of the scores, usually one over the square root of the head dimension.
     pub scale: f32,
-    /// Queries, bf16: [sequence][token][head], the query heads of a KV head together.
+    /// Queries, bf16: `[sequence][token][head]`, the query heads of a KV head together.
     pub queries: DeviceSpan<'a>,
     /// The output, in the same order.
     pub out: DeviceSpan<'a>,

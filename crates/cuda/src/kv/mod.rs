@@ -182,7 +182,7 @@ impl<'a> KvCache<'a> {
     }
 
     /// Reads `count` tokens of one sequence from `first` on. `pages` are the indices of its pages
-    /// (32 bits each); keys and values are written as [token][head].
+    /// (32 bits each); keys and values are written as `[token][head]`.
     ///
     /// # Errors
     /// As for [`Self::train`].
