@@ -35,7 +35,7 @@ pub(super) struct Correlate {
     /// Save traces and times to this new folder
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// Model: p100, titan-xp, v100, a100, h200, gh200 or a TOML file [default: matched by the GPU's
+    /// Model: a name of `buddy specs list` or a TOML file [default: matched by the GPU's
     /// name]
     #[arg(long, value_name = "GPU")]
     spec: Option<String>,

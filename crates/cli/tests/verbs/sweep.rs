@@ -234,7 +234,11 @@ fn targets_must_be_for_the_codec_of_the_point() {
 
 #[test]
 fn specs_are_listed_and_shown_with_the_fields_of_their_base() {
-    assert!(buddy(&["specs", "list"]).stdout.contains("h200, gh200\nlinks: 50, 100"));
+    assert!(
+        buddy(&["specs", "list"])
+            .stdout
+            .contains("h200, gh200, h100, b200, rtx4090, rtx5090\nlinks: 50, 100")
+    );
     let shown = buddy(&["specs", "show", "gh200"]).stdout;
     assert!(
         shown.contains("name = \"gh200\"") && shown.contains("[l2]") && shown.contains("slices ="),

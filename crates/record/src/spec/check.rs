@@ -21,7 +21,19 @@ impl Gpu {
         self.dram.check(self.l2.slices)?;
         self.buddy.check()?;
         self.um.check()?;
-        self.training.as_ref().map_or(Ok(()), Training::check)
+        self.training.as_ref().map_or(Ok(()), Training::check)?;
+        self.check_sets()
+    }
+
+    /// Refuses caches that would be simulated smaller than they say.
+    fn check_sets(&self) -> Checked {
+        let (l1, l2, buddy) = (&self.l1, &self.l2, &self.buddy);
+        let l2_set = 128 * u64::from(l2.ways) * u64::from(l2.slices);
+        let metadata_set = u64::from(buddy.metadata_line_bytes * buddy.metadata_ways);
+        let metadata_unit = "buddy.metadata_line_bytes x buddy.metadata_ways";
+        whole_sets("l1.bytes", l1.bytes.into(), "128 bytes x l1.ways", u64::from(128 * l1.ways))?;
+        whole_sets("l2.bytes", l2.bytes, "128 bytes x l2.ways x l2.slices", l2_set)?;
+        whole_sets("buddy.metadata_bytes", buddy.metadata_bytes.into(), metadata_unit, metadata_set)
     }
 }
 
@@ -204,6 +216,16 @@ fn power_of_two(field: &str, value: u64) -> Checked {
     } else {
         Err(format!("{field} is {value}; it must be a power of two"))
     }
+}
+
+/// Refuses a cache whose whole sets hold less than 95% of its size.
+fn whole_sets(field: &str, bytes: u64, unit: &str, set_bytes: u64) -> Checked {
+    let held = bytes / set_bytes * set_bytes;
+    if held * 100 >= bytes * 95 {
+        return Ok(());
+    }
+    let next = held + set_bytes;
+    Err(format!("{field} is {bytes}, but whole sets of {set_bytes} bytes ({unit}) hold {held} or {next}"))
 }
 
 fn multiple(field: &str, value: u64, unit: u64) -> Checked {

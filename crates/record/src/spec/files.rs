@@ -10,6 +10,10 @@ pub(super) const GPUS: &[(&str, &str)] = &[
     ("a100", include_str!("../../specs/a100.toml")),
     ("h200", include_str!("../../specs/h200.toml")),
     ("gh200", include_str!("../../specs/gh200.toml")),
+    ("h100", include_str!("../../specs/h100.toml")),
+    ("b200", include_str!("../../specs/b200.toml")),
+    ("rtx4090", include_str!("../../specs/rtx4090.toml")),
+    ("rtx5090", include_str!("../../specs/rtx5090.toml")),
 ];
 
 /// Name and text of each built-in link.
@@ -21,5 +25,8 @@ pub(super) const LINKS: &[(&str, &str)] = &[
     ("pcie3", include_str!("../../specs/link-pcie3.toml")),
     ("pcie4", include_str!("../../specs/link-pcie4.toml")),
     ("pcie5", include_str!("../../specs/link-pcie5.toml")),
+    ("nvlink3", include_str!("../../specs/link-nvlink3.toml")),
+    ("nvlink4", include_str!("../../specs/link-nvlink4.toml")),
+    ("nvlink5", include_str!("../../specs/link-nvlink5.toml")),
     ("c2c", include_str!("../../specs/link-c2c.toml")),
 ];

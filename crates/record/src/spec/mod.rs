@@ -113,14 +113,14 @@ impl Gpu {
 }
 
 impl Link {
-    /// Returns a link by built-in name, file path, or bandwidth (`75`, `75 GB/s`) with the latency
+    /// Returns a link by built-in name, file path, or bandwidth (`75`, `75GB/s`) with the latency
     /// of the paper's link.
     ///
     /// # Errors
     /// [`SpecError`] for an unknown name, an invalid file or a bandwidth out of range.
     pub fn named(name: &str) -> Result<Self, SpecError> {
         let known = Self::names().any(|known| known == name);
-        match name.trim_end_matches(" GB/s").parse::<f64>() {
+        match name.trim_end_matches("GB/s").trim_end().parse::<f64>() {
             Ok(gb_per_s) if !known => Self::plain(name, gb_per_s),
             _ => Self::parse(name, &LINKS.text(name)?),
         }

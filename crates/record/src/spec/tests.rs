@@ -16,7 +16,7 @@ fn every_built_in_file_is_valid_and_has_its_name() {
 fn an_unknown_name_is_refused_with_the_known_ones() {
     let error = Gpu::named("k80").unwrap_err().to_string();
     assert!(error.starts_with("unknown GPU 'k80'; use one of paper, p100"), "{error}");
-    assert!(Link::named("pcie9").unwrap_err().to_string().contains("pcie5, c2c"));
+    assert!(Link::named("pcie9").unwrap_err().to_string().contains("nvlink5, c2c"));
     assert!(Gpu::named("/no/such.toml").unwrap_err().to_string().contains("No such file"));
 }
 
@@ -59,6 +59,10 @@ fn a_wrong_field_is_named_on_one_line() {
     assert!(error("sms = 56", "").contains("missing field `sms`"));
     assert!(error("sms = 56", "sms = ?").contains("line 6"));
     assert!(error("slices = 32", "slices = 48").contains("l2.slices is 48; it must be a multiple of 32"));
+    assert!(error("bytes = 4194304", "bytes = 100000").contains(
+        "l2.bytes is 100000, but whole sets of 65536 bytes (128 bytes x l2.ways x l2.slices) hold 65536 or 131072"
+    ));
+    assert!(error("metadata_bytes = 4096", "metadata_bytes = 1000").contains("hold 512 or 1024"));
     assert!(error("refresh_share = 0.067", "refresh_share = nan").contains("dram.refresh_share is NaN"));
     assert!(
         Gpu::parse("x.toml", "name = \"x\"\ngb_per_s = 1.0\n")
