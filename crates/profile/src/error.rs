@@ -15,8 +15,8 @@ pub enum Error {
     /// The record is inconsistent.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The threshold is not between 0 and 1.
-    #[error("the threshold is {0}; it must lie between 0 and 1 (0% and 100%)")]
+    /// The threshold is negative, or 1 or more.
+    #[error("the threshold is {0}; it must be at least 0 (no overflow) and below 1 (100%)")]
     Threshold(f64),
     /// A codec name is unknown, or its parameters are invalid.
     #[error("allocation {name:?}: {what}")]

@@ -24,7 +24,7 @@ const POLICIES: [Policy; 4] = [Policy::Naive, Policy::Allocation, Policy::Alloca
 /// Settings of a profile.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The Buddy Threshold, above 0 and below 1.
+    /// The Buddy Threshold, from 0 to below 1.
     pub threshold: f64,
     /// Policy that chooses the targets; ignored if there is a plan.
     pub policy: Policy,
@@ -46,9 +46,9 @@ impl Settings {
 /// Checks a threshold.
 ///
 /// # Errors
-/// [`Error::Threshold`] unless it is above 0 and below 1.
+/// [`Error::Threshold`] unless it is at least 0 and below 1.
 pub fn check_threshold(threshold: f64) -> Result<(), Error> {
-    if threshold > 0.0 && threshold < 1.0 { Ok(()) } else { Err(Error::Threshold(threshold)) }
+    if (0.0..1.0).contains(&threshold) { Ok(()) } else { Err(Error::Threshold(threshold)) }
 }
 
 /// Profiles a measured run. Returns the record and the assignment of each allocation.

@@ -16,7 +16,7 @@ use buddy_workloads::{Info, SNAPSHOTS};
 use serde_json::{Value, json};
 
 use crate::{
-    Error, Scale, Source, Stage, parse_scale,
+    Error, Scale, Source, Stage, parse_mib, parse_scale,
     recorded::{recorded_run, recorded_text},
 };
 
@@ -96,7 +96,7 @@ impl Input {
                 .map_err(|error: buddy_codec::Error| error.to_string()),
             "batch" => whole(value, 1, 4096).map(|batch| self.batch = batch),
             "sample" => parse_sample(value).map(|sample| self.sample = sample),
-            "size" => whole(value, 1, 1 << 20).map(|size| self.size = size),
+            "size" => parse_mib(value).map(|size| self.size = size),
             "shares" => parse_shares(value).map(|shares| self.shares = shares),
             _ => return None,
         };

@@ -42,7 +42,7 @@ pub use point::{Point, Share, parse_mode};
 pub use ranges::Range;
 pub use recorded::{recorded, recorded_or, recorded_run};
 pub use run::{Done, Scenario};
-pub use scale::{Scale, decimal, parse_bytes, parse_scale};
+pub use scale::{Scale, decimal, parse_bytes, parse_mib, parse_scale};
 pub use source::Source;
 pub use speed::{Speed, time};
 pub use stage::Stage;

@@ -58,14 +58,14 @@ impl Share {
         }
     }
 
-    /// Parses a share above 0 and below 1, with six decimals.
+    /// Parses a share from 0 to below 1, with six decimals.
     ///
     /// # Errors
     /// A message for any other text.
     pub fn parse_threshold(text: &str) -> Result<Self, String> {
         match parse_share(text) {
-            Some(share) if (1e-6..=0.999_999).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
-            _ => Err(format!("'{text}' is not a threshold above 0 and below 1")),
+            Some(share) if (0.0..=0.999_999).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
+            _ => Err(format!("'{text}' is not a threshold from 0 to below 1")),
         }
     }
 

@@ -17,16 +17,16 @@ pub enum Scale {
     Bytes(u64),
 }
 
-const UNITS: [(&str, f64); 9] = [
-    ("kB", 1e3),
-    ("KB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("M", 1e6),
-    ("G", 1e9),
+/// Units of sizes, in lower case: any case is accepted.
+const UNITS: [(&str, f64); 8] = [
+    ("kib", 1024.0),
+    ("mib", 1_048_576.0),
+    ("gib", 1_073_741_824.0),
+    ("kb", 1e3),
+    ("mb", 1e6),
+    ("gb", 1e9),
+    ("m", 1e6),
+    ("g", 1e9),
 ];
 
 /// Parses `0.25`, `25%`, `1`, `16MB` or `1GiB`.
@@ -34,8 +34,9 @@ const UNITS: [(&str, f64); 9] = [
 /// # Errors
 /// A message for any other text.
 pub fn parse_scale(text: &str) -> Result<Scale, String> {
-    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
-    let number = unit.map_or(text, |(number, _)| number.trim_end());
+    let lower = text.to_ascii_lowercase();
+    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((lower.strip_suffix(unit)?, *bytes)));
+    let number = unit.map_or(lower.as_str(), |(number, _)| number.trim_end());
     let wrong = || "give a share of the paper's footprint (0.25, 1) or a size (16MB, 1GiB)".to_owned();
     let number = if unit.is_some() { number.parse().ok() } else { parse_share(number) };
     let number: f64 = number.ok_or_else(wrong)?;
@@ -76,6 +77,21 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     }
 }
 
+/// Parses the memory of a generated program in MiB: `64` or `64MiB`.
+///
+/// # Errors
+/// A message unless it is a whole number of MiB from 1 MiB to 1 TiB.
+pub fn parse_mib(text: &str) -> Result<u64, String> {
+    let mib = match (text.parse::<u64>(), parse_scale(text)) {
+        (Ok(mib), _) => Some(mib),
+        (_, Ok(Scale::Bytes(bytes))) if bytes.is_multiple_of(1 << 20) => Some(bytes >> 20),
+        _ => None,
+    };
+    mib.filter(|mib| (1..=1 << 20).contains(mib)).ok_or_else(|| {
+        format!("'{text}' is not a whole number of MiB from 1 to 1048576, such as 64 or 64MiB")
+    })
+}
+
 /// Formats a size in powers of ten, as in the paper.
 pub fn decimal(bytes: u64) -> String {
     match bytes as f64 {
@@ -94,9 +110,21 @@ mod tests {
         assert_eq!(parse_scale("0.25"), Ok(Scale::Share(0.25)));
         assert_eq!(parse_scale("25%"), Ok(Scale::Share(0.25)));
         assert_eq!(parse_scale("16MB"), Ok(Scale::Bytes(16_000_000)));
+        assert_eq!(parse_scale("16mb"), Ok(Scale::Bytes(16_000_000)));
         assert_eq!(parse_scale("1.5 GiB"), Ok(Scale::Bytes(3 << 29)));
         for text in ["", "x", "16 bananas", "-1", "0", "nan", "inf", "MB", "0x10", "1GBs", "5%MB"] {
             assert!(parse_scale(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_generated_programs_are_whole_mebibytes() {
+        assert_eq!(
+            ["64", "64MiB", "1gib", "1048576"].map(parse_mib),
+            [Ok(64), Ok(64), Ok(1024), Ok(1 << 20)]
+        );
+        for text in ["0", "64MB", "1.5MiB", "2TiB", "1048577", "many"] {
+            assert!(parse_mib(text).unwrap_err().contains("64 or 64MiB"), "{text}");
         }
     }
 

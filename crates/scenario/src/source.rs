@@ -46,8 +46,11 @@ impl Source {
             return Ok(Self::Trace(PathBuf::from(what)));
         }
         let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+        let mut names = PROGRAMS.into_iter().chain(workloads.iter().copied()).chain(Network::names());
+        let nearest = names.find(|name| name.eq_ignore_ascii_case(what));
         let known = format!(
-            "the programs are {}, the workloads {} and the networks {}",
+            "{}the programs are {}, the workloads {} and the networks {}",
+            nearest.map_or_else(String::new, |name| format!("did you mean '{name}'? ")),
             PROGRAMS.join(", "),
             workloads.join(", "),
             Network::names().join(", ")

@@ -18,7 +18,7 @@ pub enum TargetChoice {
     Rule {
         /// The policy.
         policy: Policy,
-        /// Share of entries that may overflow to buddy memory, above 0 and below 1.
+        /// Share of entries that may overflow to buddy memory, from 0 to below 1.
         threshold: f64,
     },
     /// Targets of the paper's policy with everything compressed: 1x instead of uncompressed memory.

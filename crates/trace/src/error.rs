@@ -26,6 +26,9 @@ pub enum Problem {
     /// The file cannot be opened, read, written or decompressed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// A folder without a list of kernels.
+    #[error("the folder has no kernelslist.g, so it is no trace; `buddy trace -- PROGRAM` makes one")]
+    NoList,
     /// The file ends too early.
     #[error("the file ends inside {0}")]
     Truncated(&'static str),

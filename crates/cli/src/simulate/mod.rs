@@ -12,8 +12,8 @@ use anyhow::{Result, bail};
 use buddy_codec::CodecKind;
 use buddy_dl::Network;
 use buddy_scenario::{
-    Case, Done, Input, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, parse_mode, parse_sample,
-    parse_scale,
+    Case, Done, Input, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, parse_mib, parse_mode,
+    parse_sample, parse_scale,
 };
 use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
@@ -99,8 +99,8 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "S,S,S,S,S,S", value_parser = grid::shares)]
     shares: Option<Shares>,
 
-    /// Memory of a generated program in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    /// Memory of a generated program in MiB, or with a unit (64MiB)
+    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = parse_mib)]
     size: u64,
 
     /// Mode um: share of memory that does not fit the device, 0 to 0.5

@@ -16,6 +16,10 @@ const MAX_COPY_BYTES: u64 = 1 << 40;
 pub fn read_list(path: &Path) -> Result<Vec<Item>, Error> {
     let list = if path.is_dir() { path.join("kernelslist.g") } else { path.to_owned() };
     let folder = list.parent().unwrap_or(Path::new("")).to_owned();
+    if path.is_dir() && !list.exists() {
+        let (file, line) = (path.display().to_string(), 0);
+        return Err(Error { file, line, problem: Problem::NoList });
+    }
     let mut lines = Lines::open(&list)?;
     let (mut items, mut copied) = (Vec::new(), 0);
     while lines.advance()? {
