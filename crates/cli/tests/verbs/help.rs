@@ -50,6 +50,14 @@ fn verbs(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn every_verb_is_in_the_documentation() {
+    let page = include_str!("../../../../docs/reference/commands.md");
+    for verb in verbs(&help(&["--help"])) {
+        assert!(page.contains(&format!("`{verb}`")), "docs/reference/commands.md has no {verb}");
+    }
+}
+
+#[test]
 fn every_verb_has_examples_and_none_needs_the_repository() {
     let all = verbs(&help(&["--help"]));
     assert!(all.len() > 10 && all.contains(&"simulate".to_owned()), "{all:?}");
