@@ -36,8 +36,12 @@ fn paragraphs(body: &str) -> Vec<String> {
     all
 }
 
-/// Removes Markdown marks of bold, code and links between entries.
+/// Removes Markdown marks of bold, code and links; a link keeps its text.
 fn plain(text: &str) -> String {
+    let mut text = text.to_owned();
+    while let Some((begin, end)) = text.find("](").and_then(|at| Some((at, at + text[at..].find(')')?))) {
+        text.replace_range(begin..=end, "");
+    }
     text.replace("**", "").replace(['`', '[', ']'], "")
 }
 
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn an_entry_ends_at_the_next_group() {
-        let text = "46. Our `x`\n\n- **Paper**: a\n  b ([D40])\n- **Here**: c\n\n## Design\n\nmore\n";
+        let text = "46. Our `x`\n\n- **Paper**: a\n  b ([D40])\n- **Here**: [c](d.md)\n\n## Design\n\nmore\n";
         let one = parse(text).unwrap();
         assert_eq!((one.number, one.title.as_str()), (46, "Our x"));
         assert_eq!(one.paragraphs, ["Paper: a b (D40)", "Here: c"]);
