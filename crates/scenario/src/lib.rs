@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod case;
 mod error;
 mod forced;
@@ -29,7 +30,6 @@ mod recorded;
 mod run;
 mod scale;
 mod source;
-mod speed;
 mod stage;
 mod targets;
 
@@ -44,7 +44,6 @@ pub use recorded::{recorded, recorded_or, recorded_run};
 pub use run::{Done, Scenario};
 pub use scale::{Scale, decimal, parse_bytes, parse_mib, parse_scale};
 pub use source::Source;
-pub use speed::{Speed, time};
 pub use stage::Stage;
 pub use targets::TargetChoice;
 

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod bandwidth;
-pub mod bench;
 mod bind;
 mod cache;
 mod coalesce;

@@ -1,8 +1,7 @@
 //! Speed of the simulator on this machine.
 
 use buddy_record::RecordKind;
-use buddy_scenario::time;
-use buddy_sim::bench;
+use buddy_scenario::bench;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -48,7 +47,7 @@ pub(crate) fn key() -> Key {
 /// Times every fixed trace in sequence.
 pub(crate) fn measure() -> Result<Speed, Error> {
     let row = |trace: &&str| {
-        let speed = time(trace, 1, TRIES)?;
+        let speed = bench::time(trace, 1, TRIES)?;
         let (instructions, million_per_s) = (speed.instructions, speed.million_per_s());
         Ok(SpeedRow { trace: (*trace).to_owned(), instructions, million_per_s })
     };

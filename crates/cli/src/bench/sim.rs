@@ -7,8 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use buddy_record::{Record, RecordKind};
-use buddy_scenario::time;
-use buddy_sim::bench;
+use buddy_scenario::bench;
 use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -91,7 +90,7 @@ const STDOUT: &str = "cannot write to stdout";
 
 impl Row {
     fn new(trace: &str, length: u32, tries: u32) -> Result<Self> {
-        let speed = time(trace, length, tries)?;
+        let speed = bench::time(trace, length, tries)?;
         Ok(Self {
             trace: trace.to_owned(),
             instructions: speed.instructions,

@@ -1,7 +1,8 @@
 //! Correlation of the simulator with hardware, and its speed.
 
 use buddy_record::{AxisInfo, Chart, Figure, Record, SeriesInfo, Shape, Unit};
-use buddy_sim::{Mode, Report, bench};
+use buddy_scenario::bench;
+use buddy_sim::{Mode, Report};
 
 use super::{charts, line_chart};
 use crate::{

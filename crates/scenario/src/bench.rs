@@ -1,13 +1,16 @@
-//! Four fixed traces that benchmark the simulator's speed.
+//! Four fixed traces, and the simulator's speed on them.
 
 use std::time::Instant;
 
+use buddy_sim::{Mode, Simulator};
 use buddy_trace::{
     Kernel, Launch, Op,
     pattern::{Arithmetic, Array, Gemm, RandomSectors, Stencil, Stream},
 };
 
-/// Names accepted by [`trace`].
+use crate::{Error, Point};
+
+/// Names of the traces.
 pub const TRACES: [&str; 4] = ["arithmetic", "streaming", "mixed", "random"];
 
 /// Returns the kernels of a trace. `length` 1 is a few million warp instructions (random: half a
@@ -15,7 +18,7 @@ pub const TRACES: [&str; 4] = ["arithmetic", "streaming", "mixed", "random"];
 ///
 /// # Panics
 /// If `name` is not in [`TRACES`].
-pub fn trace(name: &str, length: u32) -> Vec<Box<dyn Kernel>> {
+fn kernels(name: &str, length: u32) -> Vec<Box<dyn Kernel>> {
     let array = |slot: u64, element_bytes| Array { base: slot << 34, element_bytes };
     match name {
         // Dependent multiply-adds, four chains in each of 64 warps per SM.
@@ -46,15 +49,14 @@ pub fn accel_sim_million_per_s(trace: &str) -> Option<f64> {
 }
 
 /// CPU time of this thread, less disturbed by other processes than wall time.
-#[derive(Debug)]
-pub struct Clock {
+struct Clock {
     begin: Instant,
     cpu_ns: Option<u64>,
 }
 
 impl Clock {
     /// Starts the clock.
-    pub fn start() -> Self {
+    fn start() -> Self {
         Self { begin: Instant::now(), cpu_ns: Self::cpu_ns() }
     }
 
@@ -65,7 +67,7 @@ impl Clock {
 
     /// Returns the seconds since the start: CPU time where the system reports it (Linux), else wall
     /// time.
-    pub fn seconds(&self) -> f64 {
+    fn seconds(&self) -> f64 {
         match (self.cpu_ns, Self::cpu_ns()) {
             (Some(before), Some(now)) if now > before => (now - before) as f64 / 1e9,
             _ => self.begin.elapsed().as_secs_f64(),
@@ -78,4 +80,46 @@ fn mixed(array: impl Fn(u64, u8) -> Array) -> [Box<dyn Kernel>; 2] {
     let points = Stencil::star(1);
     let stencil = Stencil::new(array(7, 4), array(8, 4), [512, 256, 48], &points);
     [Box::new(product), Box::new(stencil)]
+}
+
+/// Result on one fixed trace, on the paper's GPU in ideal mode.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speed {
+    /// Warp instructions of the trace.
+    pub instructions: u64,
+    /// Cycles on the modelled GPU.
+    pub cycles: u64,
+    /// Core seconds of the fastest run.
+    pub seconds: f64,
+}
+
+impl Speed {
+    /// Returns million warp instructions per second.
+    pub fn million_per_s(&self) -> f64 {
+        self.instructions as f64 / self.seconds / 1e6
+    }
+}
+
+/// Times a trace of [`TRACES`], `length` times its default length; the fastest of `tries`
+/// runs.
+///
+/// # Errors
+/// If the simulator rejects it.
+///
+/// # Panics
+/// For a name not in [`TRACES`].
+pub fn time(trace: &str, length: u32, tries: u32) -> Result<Speed, Error> {
+    let config = Point::new(trace, Mode::Ideal).config()?;
+    let mut speed = Speed { instructions: 0, cycles: 0, seconds: f64::INFINITY };
+    for _ in 0..tries {
+        let mut simulator = Simulator::new(config.clone());
+        let clock = Clock::start();
+        for mut kernel in kernels(trace, length) {
+            simulator.run(kernel.as_mut(), &mut |_| true)?;
+        }
+        let seconds = speed.seconds.min(clock.seconds());
+        let report = simulator.report();
+        speed = Speed { instructions: report.instructions, cycles: report.cycles, seconds };
+    }
+    Ok(speed)
 }
