@@ -31,7 +31,6 @@
 
 mod access;
 mod allocation;
-pub mod bench;
 mod cache;
 mod cut;
 mod error;
@@ -55,6 +54,7 @@ pub use error::Error;
 pub use memory::BuddyMemory;
 pub use page::PageEntry;
 pub use phases::Changed;
+pub use region::Region;
 pub use report::{AllocationReport, MemoryReport, Usage};
 pub use request::Request;
 pub use retarget::Retargeted;

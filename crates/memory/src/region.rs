@@ -13,8 +13,8 @@ use crate::{Error, sync::Guard};
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<u64>();
 
-/// Byte storage, initially zero.
-pub(crate) struct Region {
+/// Byte storage shared by threads, initially zero; device memory and carve-outs consist of it.
+pub struct Region {
     words: Box<[AtomicU64]>,
     guard: Guard,
 }
@@ -22,7 +22,10 @@ pub(crate) struct Region {
 impl Region {
     /// Creates a region of `bytes`, a multiple of 8. The operating system commits pages on first
     /// touch.
-    pub(crate) fn new(bytes: u64) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Host`] if the host has no room for it.
+    pub fn new(bytes: u64) -> Result<Self, Error> {
         let words = usize::try_from(bytes).ok().and_then(|len| try_zeroed_slice_box(len / WORD).ok());
         Ok(Self { words: words.ok_or(Error::Host { bytes })?, guard: Guard::new(bytes) })
     }
@@ -40,7 +43,10 @@ impl Region {
     }
 
     /// Copies bytes out.
-    pub(crate) fn load(&self, start: u64, out: &mut [u8]) {
+    ///
+    /// # Panics
+    /// If the range leaves the region.
+    pub fn load(&self, start: u64, out: &mut [u8]) {
         self.guard.reads(start, out.len() as u64);
         let (head, body, tail) = cut(start, out.len());
         self.load_part(start, &mut out[..head]);
@@ -49,7 +55,10 @@ impl Region {
     }
 
     /// Copies bytes in.
-    pub(crate) fn store(&self, start: u64, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// If the range leaves the region.
+    pub fn store(&self, start: u64, bytes: &[u8]) {
         self.guard.writes(start, bytes.len() as u64);
         let (head, body, tail) = cut(start, bytes.len());
         self.store_part(start, &bytes[..head]);

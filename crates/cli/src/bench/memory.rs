@@ -8,9 +8,10 @@ use std::{
 use anyhow::Result;
 use buddy_codec::CodecKind;
 use buddy_core::Target;
-use buddy_memory::bench::{self, BenchSpec};
 use buddy_snapshot::write_atomic;
 use clap::Args;
+
+use super::streaming::{self, BenchSpec};
 
 /// Time reads and writes of a Buddy memory, and compare with its codec and its storage alone
 ///
@@ -48,7 +49,7 @@ impl Memory {
     pub(crate) fn run(&self) -> Result<()> {
         let spec =
             BenchSpec { bytes: self.mib << 20, rounds: self.rounds, codec: self.codec, target: self.target };
-        let record = bench::run(&spec)?;
+        let record = streaming::run(&spec)?;
         if let Some(path) = &self.json {
             write_atomic(path, |out| out.write_all(record.to_json().as_bytes()))?;
         }

@@ -3,6 +3,7 @@
 mod codec;
 mod memory;
 mod sim;
+mod streaming;
 mod timing;
 
 use anyhow::Result;

@@ -1,8 +1,6 @@
-//! `buddy bench memory`: the overhead of the memory over its codec, of disabled compression over
+//! The benchmark of `buddy bench memory`: the overhead of the memory over its codec, of disabled compression over
 //! the storage, and the gain of a second thread. All passes run interleaved in one process; the
 //! fastest of each kind counts, since other load only slows passes down.
-
-mod sample;
 
 use std::{
     fmt,
@@ -11,25 +9,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use buddy_codec::{Codec, CodecKind, Packed};
+use buddy_codec::{
+    Codec, CodecKind, Packed,
+    samples::{Noise, fill},
+};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, PAGE_BYTES, Target};
+use buddy_memory::{BuddyMemory, Error, Handle, Region, Request, Spec};
 use buddy_record::{Record, RecordKind};
 use serde::{Deserialize, Serialize};
-
-use crate::{BuddyMemory, Error, Handle, Request, Spec, region::Region};
 
 /// Benchmark parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BenchSpec {
+pub(super) struct BenchSpec {
     /// Bytes of data, rounded up to 8 KiB pages.
-    pub bytes: u64,
+    pub(super) bytes: u64,
     /// Passes of each kind.
-    pub rounds: u32,
+    pub(super) rounds: u32,
     /// Codec of the compressed allocation.
-    pub codec: CodecKind,
+    pub(super) codec: CodecKind,
     /// Target of the compressed allocation.
-    pub target: Target,
+    pub(super) target: Target,
 }
 
 impl Default for BenchSpec {
@@ -40,37 +40,37 @@ impl Default for BenchSpec {
 
 /// One comparison, in nanoseconds per entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub(super) struct Comparison {
     /// The measured operation.
-    pub what: String,
+    pub(super) what: String,
     /// The baseline.
-    pub with: String,
+    pub(super) with: String,
     /// Nanoseconds of the operation.
-    pub ns: f64,
+    pub(super) ns: f64,
     /// Nanoseconds of the baseline.
-    pub with_ns: f64,
+    pub(super) with_ns: f64,
 }
 
 impl Comparison {
     /// Returns the time relative to the baseline.
-    pub fn cost(&self) -> f64 {
+    pub(super) fn cost(&self) -> f64 {
         self.ns / self.with_ns
     }
 }
 
 /// Benchmark results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MemoryBench {
+pub(super) struct MemoryBench {
     /// Benchmark parameters.
-    pub spec: BenchSpec,
+    pub(super) spec: BenchSpec,
     /// Processors available to this process.
-    pub processors: u64,
+    pub(super) processors: u64,
     /// Streaming through the memory against the codec alone; without compression, against the
     /// storage alone; the storage against a copy.
-    pub costs: Vec<Comparison>,
+    pub(super) costs: Vec<Comparison>,
     /// Two threads against one, for the memory and for the codec alone; the latter shares nothing
     /// and shows the gain the machine allows.
-    pub threads: Vec<Comparison>,
+    pub(super) threads: Vec<Comparison>,
 }
 
 impl RecordKind for MemoryBench {
@@ -85,7 +85,7 @@ impl RecordKind for MemoryBench {
 ///
 /// # Panics
 /// If the data read differs from the data written.
-pub fn run(spec: &BenchSpec) -> Result<Record<MemoryBench>, Error> {
+pub(super) fn run(spec: &BenchSpec) -> Result<Record<MemoryBench>, Error> {
     let rig = Rig::new(spec)?;
     let mut out = vec![0; rig.bytes().len()];
     let mut best = [Duration::MAX; PASSES.len()];
@@ -144,7 +144,7 @@ const THREADS: [(usize, usize); 4] = [(9, 1), (10, 3), (11, 0), (12, 2)];
 impl Rig {
     fn new(spec: &BenchSpec) -> Result<Self, Error> {
         let bytes = spec.bytes.next_multiple_of(PAGE_BYTES as u64);
-        let data = sample::entries(bytes / ENTRY_BYTES as u64);
+        let data = sample(bytes / ENTRY_BYTES as u64);
         let codec = spec.codec.train(&data);
         let memory = BuddyMemory::new(Spec::new(2 * bytes))?;
         let compressed = memory.allocate(&Request::new(bytes, codec.clone(), spec.target))?;
@@ -235,6 +235,29 @@ impl Rig {
     }
 }
 
+/// Returns entries of every size class in runs of eight: zeros, counters, floats, noise of three
+/// widths.
+fn sample(count: u64) -> Vec<Entry> {
+    let mut noise = Noise(0x2545_f491_4f6c_dd1d);
+    let entry = |i: u64| {
+        fill(|k| {
+            let (number, noise) = (i * 32 + k, noise.next() as u32);
+            let x = number as f32 * 1e-4;
+            let word = match i / 8 % 7 {
+                0 => 0,
+                1 => number as u32,
+                2 => x.sin().to_bits() & 0xffff_0000,
+                3 => (x.sin() + 2.0).to_bits(),
+                4 => noise & 0xfff,
+                5 => noise & 0xf_ffff,
+                _ => noise,
+            };
+            word.to_le_bytes()
+        })
+    };
+    (0..count).map(entry).collect()
+}
+
 /// Runs the first job on this thread and the others on threads of their own.
 fn on_threads<T: Send>(
     mut jobs: impl Iterator<Item = T>,
@@ -271,6 +294,14 @@ impl fmt::Display for MemoryBench {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sample_has_every_class() {
+        let entries = sample(64);
+        let codec = CodecKind::Bpc.train(&entries);
+        let classes: std::collections::BTreeSet<_> = entries.iter().map(|entry| codec.class(entry)).collect();
+        assert_eq!(classes.len(), 6, "{classes:?}");
+    }
 
     #[test]
     fn a_short_run_measures_everything() {
