@@ -1,5 +1,4 @@
-//! Compressed buffers over memory that the caller gives, and a pool of pinned memory for the
-//! overflow of many buffers.
+//! Compressed buffers over memory that the caller gives.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -8,8 +7,7 @@ use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Target};
 use cudarc::driver::CudaStream;
 
 use crate::{
-    DeviceSpan, Error, Fault, Gpu,
-    driver::{self, Region},
+    DeviceSpan, Error, Fault, Gpu, driver,
     kernels::CodecKernels,
     layout::{BuddyView, Memory},
     learned::Learned,
@@ -213,54 +211,6 @@ pub(crate) fn check_window(window: DeviceSpan<'_>) -> Result<DeviceSpan<'_>, Err
             Err(Error::Shape { bytes, address: window.address(), need: "one 32-bit number for the window" })
         }
     })
-}
-
-/// Pinned host memory, allocated once, from which overflow parts are cut and to which they are
-/// returned without synchronisation.
-#[derive(Debug)]
-pub struct OverflowPool {
-    region: Region,
-    /// Free runs in address order: offset and bytes.
-    free: Vec<(u64, u64)>,
-}
-
-impl OverflowPool {
-    /// Allocates the memory.
-    ///
-    /// # Errors
-    /// [`Error::Pinned`] with the requested bytes and the host's limits.
-    pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, Error> {
-        let bytes = bytes.next_multiple_of(ALIGN);
-        Ok(Self { region: gpu.pinned_region(bytes)?, free: vec![(0, bytes)] })
-    }
-
-    /// Cuts a part; returns its GPU address.
-    ///
-    /// # Errors
-    /// [`Error::Full`] with the longest free run; nothing is cut.
-    pub fn cut(&mut self, bytes: u64) -> Result<u64, Error> {
-        let left = self.free.iter().map(|&(_, run)| run).max().unwrap_or(0);
-        let full = Error::Full { region: "overflow", asked: bytes, left };
-        let need = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or(full.clone())?;
-        let found = self.free.iter_mut().find(|(_, run)| *run >= need).ok_or(full)?;
-        let start = found.0;
-        *found = (start + need, found.1 - need);
-        self.free.retain(|&(_, run)| run > 0);
-        Ok(self.region.address() + start)
-    }
-
-    /// Returns a part that was cut with this size, once the GPU is done with it.
-    pub fn give_back(&mut self, address: u64, bytes: u64) {
-        let (start, bytes) = (address - self.region.address(), bytes.max(1).next_multiple_of(ALIGN));
-        let at = self.free.partition_point(|&(other, _)| other < start);
-        self.free.insert(at, (start, bytes));
-        // Merges adjacent runs.
-        self.free.dedup_by(|next, before| {
-            let touch = before.0 + before.1 == next.0;
-            before.1 += if touch { next.1 } else { 0 };
-            touch
-        });
-    }
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub use decode::{Decoding, Pick, RmsNorm};
 pub use driver::{Arguments, Launch};
 pub use error::Error;
 pub use frozen::FrozenBuffer;
-pub use given::{Given, GivenBuffer, OverflowPool, Room};
+pub use given::{Given, GivenBuffer, Room};
 pub use gpu::Gpu;
 pub use info::{Info, architectures};
 pub use kv::{
