@@ -1,5 +1,7 @@
 //! Seeded random numbers, the same on every machine and for any number of threads.
 
+use buddy_trace::pattern::scramble;
+
 /// SplitMix64, sufficient to place obstacles and perturb fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
@@ -12,11 +14,9 @@ impl Random {
 
     /// Returns the next 64 bits.
     pub(crate) fn bits(&mut self) -> u64 {
+        let bits = scramble(self.0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        bits
     }
 
     /// Returns a number of `0..bound`, nearly uniform for small bounds.

@@ -5,6 +5,7 @@ mod data;
 
 use buddy_cuda::{DeviceBytes, Gpu, KvCache, KvMemory, KvRows, KvShape, Source};
 use buddy_record::RecordKind;
+use buddy_trace::pattern::scramble;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fill, Lab};
@@ -284,9 +285,8 @@ struct Random(u64);
 impl Random {
     /// Returns a number from 1 to `most`.
     fn to(&mut self, most: u32) -> u32 {
+        let bits = scramble(self.0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % u64::from(most)) as u32 + 1
+        (bits % u64::from(most)) as u32 + 1
     }
 }

@@ -1,6 +1,7 @@
 //! Parameters of the acoustic wave: the grid, its rock, its source. A cell's velocity is defined
 //! here and in `wave_model.cuh`; kernels receive the rest as a table.
 
+use buddy_trace::pattern::scramble;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -108,7 +109,7 @@ impl Grid {
     pub(super) fn table(self) -> Vec<f32> {
         let square = |k: usize| {
             let depth = ((k as f64 + 0.5) / self.layers() as f64).min(1.0);
-            let uneven = 1.0 + 0.1 * ((mix(k as u64) >> 40) as f64 / f64::from(1 << 24) - 0.5);
+            let uneven = 1.0 + 0.1 * ((scramble(k as u64) >> 40) as f64 / f64::from(1 << 24) - 0.5);
             let rock = ((SLOWEST + (0.95 - SLOWEST) * depth) * uneven).max(SLOWEST);
             let velocity = if k == VELOCITIES - 1 { 1.0 } else { rock };
             (COURANT * velocity).powi(2) as f32
@@ -143,12 +144,4 @@ pub(super) fn push(step: u32) -> f32 {
     let (period, step) = (period(), f64::from(step));
     let a = std::f64::consts::PI * (step - 1.2 * period) / period;
     if step > 4.0 * period { 0.0 } else { ((1.0 - 2.0 * a * a) * (-a * a).exp()) as f32 }
-}
-
-/// A hash of a number: the finaliser of splitmix64, as in the kernels' `fill.cuh`.
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

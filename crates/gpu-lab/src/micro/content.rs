@@ -1,6 +1,6 @@
 //! Initial content of arrays, the same on the GPU and in the tracer.
 
-use buddy_trace::sass::Content;
+use buddy_trace::{pattern, sass::Content};
 
 use super::cases::Holds;
 
@@ -40,12 +40,9 @@ fn ring(base: u64, bytes: u64, every: u64) -> Vec<u32> {
     words
 }
 
-/// Returns a pseudo-random number (the finaliser of SplitMix64).
+/// Returns a pseudo-random number.
 fn scramble(value: u64) -> u64 {
-    let mut z = value.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+    pattern::scramble(value.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]
