@@ -233,7 +233,9 @@ pub unsafe extern "C" fn buddyTrain(
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
         let (stream, span) = unsafe { borrow(&gpu, stream, (data, bytes as u64))? };
-        let text = CString::new(gpu.train(&stream, kind, span)?.to_string()).expect("names hold no NUL");
+        let word = gpu.train(&stream, kind, span)?.word();
+        let word = word.map_err(|error| Failure::Codec(error.to_string()))?;
+        let text = CString::new(word).expect("names hold no NUL");
         let text = text.as_bytes_with_nul();
         if trained.is_null() || room < text.len() {
             return Err(Failure::Value(format!("the name needs {} bytes; {room} were given", text.len())));

@@ -1,16 +1,20 @@
 //! Codec names as used by C and Python: `bpc`, or with a parameter, `bf16:117`.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
-use crate::{Bf16, Codec, CodecKind, Error};
+use crate::{Bf16, Codec, CodecKind, EntryCodec, Error};
 
-impl fmt::Display for Codec {
-    /// Formats the name that parses to this codec. Tables are too long for a name, so a codec with
-    /// a table is named without it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Codec {
+    /// Returns the name that parses to this codec.
+    ///
+    /// # Errors
+    /// [`Error::Parameters`] for a codec whose parameters are too long for a name; those
+    /// serialise, like every codec.
+    pub fn word(&self) -> Result<String, Error> {
         match self {
-            Self::Bf16(bf16) => write!(f, "bf16:{}", bf16.window()),
-            _ => write!(f, "{}", self.kind()),
+            Self::Bf16(bf16) => Ok(format!("bf16:{}", bf16.window())),
+            _ if self.parameter_bytes() == 0 => Ok(self.kind().to_string()),
+            _ => Err(Error::Parameters(format!("what {} learned is too long for a name", self.kind()))),
         }
     }
 }
@@ -42,9 +46,20 @@ mod tests {
     #[test]
     fn names_round_trip() {
         for word in ["bpc", "zeros32", "bf16:0", "bf16:117", "bf16:240"] {
-            assert_eq!(word.parse::<Codec>().unwrap().to_string(), word);
+            assert_eq!(word.parse::<Codec>().unwrap().word().unwrap(), word);
         }
-        assert_eq!("bf16".parse::<Codec>().unwrap().to_string(), "bf16:112");
+        assert_eq!("bf16".parse::<Codec>().unwrap().word().unwrap(), "bf16:112");
+    }
+
+    #[test]
+    fn no_name_loses_what_a_codec_learned() {
+        for kind in CodecKind::ALL {
+            let codec = kind.train(&crate::samples::samples());
+            match codec.word() {
+                Ok(word) => assert_eq!(word.parse::<Codec>().unwrap(), codec),
+                Err(error) => assert!(kind.has_parameters() && error.to_string().contains(kind.name())),
+            }
+        }
     }
 
     #[test]

@@ -128,5 +128,5 @@ pub(crate) fn train(device: Device, codec: &str, span: Range) -> PyResult<String
         Some((gpu, stream)) => gpu.train(&stream, kind, on_gpu(span)).map_err(error::gpu)?,
         None => kind.train(&buddy_profile::sample(&bytes(span))),
     };
-    Ok(trained.to_string())
+    trained.word().map_err(error::value)
 }

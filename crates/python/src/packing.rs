@@ -34,7 +34,13 @@ pub(crate) fn packed_bytes(format: Format, data_bytes: u64, sectors: u32) -> PyR
 #[pyfunction]
 pub(crate) fn parse_header(header: Range) -> PyResult<(String, &'static str, u32, u64, u32)> {
     let header = FrozenHeader::parse(bytes(header)).map_err(error::value)?;
-    Ok((header.codec.to_string(), header.target.name(), header.row, header.bytes, header.sectors))
+    Ok((
+        header.codec.word().map_err(error::value)?,
+        header.target.name(),
+        header.row,
+        header.bytes,
+        header.sectors,
+    ))
 }
 
 /// Packs whole entries into a buffer, in stream order.
