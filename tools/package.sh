@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the binary archive: the command, libbuddy, headers, manual pages, completions, licences.
+# Builds the binary archive: the command, libbuddy, headers, files for pkg-config and CMake, manual
+# pages, completions, licences.
 #
 #   tools/package.sh [DIR]      DIR/buddy-VERSION-TARGET.tar.gz and its .sha256 (target/package)
 #
@@ -12,15 +13,47 @@ out=${1:-target/package}
 # twice.
 cargo build --release --quiet --locked --bin buddy --lib
 buddy=target/release/buddy
-name=buddy-$("$buddy" --version | cut -d' ' -f2)-$(rustc -vV | sed -n 's/^host: //p')
+version=$("$buddy" --version | cut -d' ' -f2)
+name=buddy-$version-$(rustc -vV | sed -n 's/^host: //p')
 root=$out/$name
 rm -rf "$root" "$root.tar.gz"
-mkdir -p "$root"/{bin,lib,share/doc/buddy,share/bash-completion/completions,share/zsh/site-functions,share/fish/vendor_completions.d}
+mkdir -p "$root"/{bin,lib/pkgconfig,lib/cmake/buddy,share/doc/buddy,share/bash-completion/completions,share/zsh/site-functions,share/fish/vendor_completions.d}
 
 strip -o "$root/bin/buddy" "$buddy"
 strip --strip-unneeded -o "$root/lib/libbuddy.so" target/release/libbuddy.so
 "$buddy" gpu headers "$root/include/buddy" >/dev/null
 cp include/*.h "$root/include"
+cat >"$root/lib/pkgconfig/buddy.pc" <<PC
+prefix=\${pcfiledir}/../..
+Name: buddy
+Description: Buddy Compression on a real GPU, for C
+Version: $version
+Cflags: -I"\${prefix}/include"
+Libs: -L"\${prefix}/lib" -lbuddy
+PC
+cat >"$root/lib/cmake/buddy/buddy-config.cmake" <<'CMAKE'
+# The C library as the imported target buddy::buddy, wherever the archive was unpacked.
+get_filename_component(buddy_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+if(NOT TARGET buddy::buddy)
+    add_library(buddy::buddy SHARED IMPORTED)
+    set_target_properties(buddy::buddy PROPERTIES
+        IMPORTED_LOCATION "${buddy_PREFIX}/lib/libbuddy.so"
+        IMPORTED_NO_SONAME TRUE
+        INTERFACE_INCLUDE_DIRECTORIES "${buddy_PREFIX}/include")
+endif()
+CMAKE
+cat >"$root/lib/cmake/buddy/buddy-config-version.cmake" <<CMAKE
+set(PACKAGE_VERSION $version)
+# Before 1.0 the minor version says what is compatible.
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" ours "$version")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" asked "\${PACKAGE_FIND_VERSION}")
+if(ours STREQUAL asked AND NOT PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+CMAKE
 "$buddy" man "$root/share/man/man1"
 "$buddy" completions bash >"$root/share/bash-completion/completions/buddy"
 "$buddy" completions zsh >"$root/share/zsh/site-functions/_buddy"
