@@ -2,7 +2,7 @@
 
 use buddy_codec::{Codec, CodecKind, FrozenHeader};
 use buddy_core::{Target, conservative_target};
-use buddy_profile::{DEFAULT_THRESHOLD, candidates, choose_codecs, histogram, sample};
+use buddy_profile::{DEFAULT_THRESHOLD, Place, candidates, choose_codecs, histogram, sample};
 
 /// Options of [`compress`](crate::compress). The default chooses everything from the data.
 ///
@@ -39,10 +39,7 @@ pub(crate) fn choose(data: &[u8], options: &Options) -> (Codec, Target) {
     let sample = sample(&data);
     let codecs = match options.codec {
         Some(kind) => vec![kind.train(&sample)],
-        None => {
-            let kinds: Vec<CodecKind> = candidates().into_iter().filter(|&kind| freezes(kind)).collect();
-            choose_codecs(&[sample], &kinds, options.threshold)
-        }
+        None => choose_codecs(&[sample], &candidates(Place::Frozen), options.threshold),
     };
     let sized = codecs.into_iter().map(|codec| {
         let sizes = histogram(&data, &codec);
@@ -53,9 +50,4 @@ pub(crate) fn choose(data: &[u8], options: &Options) -> (Codec, Target) {
     });
     let (_, codec, target) = sized.min_by_key(|sized| sized.0).expect("at least one codec is a candidate");
     (codec, target)
-}
-
-/// Returns whether the header of a frozen buffer can hold the parameters of a codec.
-fn freezes(kind: CodecKind) -> bool {
-    kind == CodecKind::Bf16 || !kind.has_parameters()
 }

@@ -132,6 +132,11 @@ impl CodecKind {
     /// The five codecs compared in the paper.
     pub const PAPER: [Self; 5] = [Self::Bpc, Self::Bdi, Self::Fpc, Self::Fvc, Self::Cpack];
 
+    /// Returns whether the header of a frozen buffer holds the codec with its parameters.
+    pub fn freezes(self) -> bool {
+        self == Self::Bf16 || !self.has_parameters()
+    }
+
     /// Returns whether the codec has trained parameters, so that [`train`](Self::train) uses its
     /// sample.
     pub fn has_parameters(self) -> bool {

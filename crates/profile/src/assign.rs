@@ -7,7 +7,7 @@ use buddy_core::{
 use buddy_record::Policy;
 
 use crate::{
-    Error, Measured, MeasuredAllocation, MeasuredCodec, candidates,
+    Error, Measured, MeasuredAllocation, MeasuredCodec, Place, candidates,
     carve_out::stay_within_four,
     ranges::page_ranges,
     share::{MOST_OF_ONE, fits, sums},
@@ -172,7 +172,7 @@ fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Re
 /// Like [`by_pages`], with the codec that then needs the least device memory. The best codec for a
 /// uniform target may not be the best for page ranges.
 fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assignment, Error> {
-    let eligible = candidates();
+    let eligible = candidates(Place::Memory);
     let others = (0..allocation.codecs.len())
         .filter(|&codec| codec != allocation.auto && eligible.contains(&allocation.codecs[codec].kind));
     let mut best = by_pages(allocation, allocation.auto, threshold)?;

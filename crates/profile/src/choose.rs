@@ -9,18 +9,29 @@ use crate::estimate::Estimate;
 /// The paper's Buddy Threshold: the fraction of an allocation's entries that may overflow.
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
 
-/// Returns the codecs that may be chosen for an allocation: BPC and this project's own codecs.
+/// Where compressed memory is used. A codec is recommended only if it can run there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Memory that is written and read, in software or on a GPU: codecs with kernels.
+    Memory,
+    /// Frozen buffers and packed files, whose header holds no table.
+    Frozen,
+}
+
+/// Returns the codecs that may be chosen: BPC and this project's own codecs, as far as the place of
+/// use runs them.
 ///
-/// The other codecs of the paper serve for comparison only; a GPU would decode them word by word.
-/// `near64` is excluded because it serves kernels written for it and never saves more than two
-/// sectors, and `bpc-best` because it is a second reading of the paper's codec.
-pub fn candidates() -> Vec<CodecKind> {
+/// The other codecs of the paper serve for comparison only; a GPU would decode them word by word. `near64`
+/// is excluded because it serves kernels written for it and never saves more than two sectors, and
+/// `bpc-best` because it is a second reading of the paper's codec.
+pub fn candidates(place: Place) -> Vec<CodecKind> {
     let eligible = |kind: &CodecKind| match kind {
         CodecKind::Bpc => true,
         CodecKind::Near64 | CodecKind::BpcBest => false,
         _ => !CodecKind::PAPER.contains(kind),
     };
-    CodecKind::ALL.into_iter().filter(eligible).collect()
+    let runs = |kind: &CodecKind| place == Place::Memory || kind.freezes();
+    CodecKind::ALL.into_iter().filter(eligible).filter(runs).collect()
 }
 
 /// Cost of a codec for an allocation (lower is better): device bytes at the largest target within
@@ -120,9 +131,9 @@ mod tests {
     #[test]
     fn empty_samples_give_bpc() {
         for sample in [vec![], vec![ZERO_ENTRY]] {
-            assert_eq!(choose_codec(&[sample], &candidates(), 0.3).kind(), CodecKind::Bpc);
+            assert_eq!(choose_codec(&[sample], &candidates(Place::Memory), 0.3).kind(), CodecKind::Bpc);
         }
-        assert_eq!(choose_codec(&[], &candidates(), 0.3).kind(), CodecKind::Bpc);
-        assert!(candidates().contains(&CodecKind::Bpc));
+        assert_eq!(choose_codec(&[], &candidates(Place::Memory), 0.3).kind(), CodecKind::Bpc);
+        assert!(candidates(Place::Memory).contains(&CodecKind::Bpc));
     }
 }

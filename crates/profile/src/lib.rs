@@ -41,7 +41,7 @@ mod verify;
 
 pub use analyze::analyze;
 pub use assign::{Assignment, CodecChoice, assign};
-pub use choose::{DEFAULT_THRESHOLD, candidates, choose_codec, choose_codecs};
+pub use choose::{DEFAULT_THRESHOLD, Place, candidates, choose_codec, choose_codecs};
 pub use error::Error;
 pub use look::{PageClasses, Progress, histogram};
 pub use measured::{Measured, MeasuredAllocation, MeasuredCodec, Tried};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Error, Observer, PageClasses, Progress, Rows, candidates,
+    Error, Observer, PageClasses, Place, Progress, Rows, candidates,
     choose::{Score, best_codecs},
     rows::MOST_OF_PROFILE,
     sample::sample_runs,
@@ -131,6 +131,17 @@ impl Measured {
         RunRecord { run, sizes }
     }
 
+    /// Returns the run as if the codecs in `kinds` did not exist, with the best of the others at the
+    /// threshold. An allocation without other codecs keeps its own.
+    pub fn without(&self, kinds: &[CodecKind], threshold: f64) -> Self {
+        let allocation = |all: &MeasuredAllocation| {
+            let left = all.codecs.iter().filter(|codec| !kinds.contains(&codec.kind));
+            let left: Vec<MeasuredCodec> = left.cloned().collect();
+            MeasuredAllocation::new(if left.is_empty() { all.codecs.clone() } else { left }, threshold)
+        };
+        Self { allocations: self.allocations.iter().map(allocation).collect(), ..self.clone() }
+    }
+
     /// Drops the blocks of codecs that are neither the first nor the best of their allocation.
     pub fn drop_blocks(&mut self) {
         for allocation in &mut self.allocations {
@@ -151,7 +162,7 @@ impl Measured {
 impl MeasuredAllocation {
     /// Creates an allocation and finds its best codec at the threshold.
     pub(crate) fn new(codecs: Vec<MeasuredCodec>, threshold: f64) -> Self {
-        let may_be_chosen = candidates();
+        let may_be_chosen = candidates(Place::Memory);
         let judged = codecs.iter().enumerate().filter(|(_, codec)| may_be_chosen.contains(&codec.kind));
         let score = |codec: &MeasuredCodec| Score::of(&codec.histograms, codec.parameter_bytes, threshold);
         let best = judged.min_by_key(|(_, codec)| score(codec));
@@ -223,7 +234,7 @@ impl Tried {
     /// Returns the kinds to try on memory that cannot be sampled in advance: with `auto`, all
     /// candidates.
     pub fn all_kinds(&self) -> Vec<CodecKind> {
-        let more = if self.auto { candidates() } else { Vec::new() };
+        let more = if self.auto { candidates(Place::Memory) } else { Vec::new() };
         let more = more.into_iter().filter(|kind| !self.kinds.contains(kind));
         self.kinds.iter().copied().chain(more).collect()
     }
@@ -238,7 +249,7 @@ impl Tried {
         };
         let mut codecs: Vec<Codec> = self.kinds.iter().map(ready).collect();
         if self.auto {
-            for best in best_codecs(others, &candidates(), ready, self.threshold, scale) {
+            for best in best_codecs(others, &candidates(Place::Memory), ready, self.threshold, scale) {
                 if !codecs.contains(&best) {
                     codecs.push(best);
                 }

@@ -4,7 +4,7 @@ use buddy_core::{ENTRIES_PER_PAGE, Histogram, Targets};
 use rayon::prelude::*;
 
 use crate::{
-    Assignment, CodecChoice, Measured, MeasuredAllocation,
+    Assignment, CodecChoice, Measured, MeasuredAllocation, Place,
     assign::{entries, entries_over_time},
     candidates,
     ranges::{Block, Price, best, blocks_of, cost, joined, overflowing},
@@ -19,7 +19,7 @@ pub(crate) fn together(
     threshold: f64,
 ) -> Vec<Assignment> {
     let offers = |(allocation, &at): (&MeasuredAllocation, &usize)| -> Vec<Offer> {
-        let eligible = candidates();
+        let eligible = candidates(Place::Memory);
         let others = (0..allocation.codecs.len())
             .filter(|&codec| codec != at && eligible.contains(&allocation.codecs[codec].kind))
             .filter(|_| choice == CodecChoice::Auto);

@@ -1,7 +1,7 @@
 //! Tensors of recorded networks, and the codec and target that a rule gives each.
 
 use buddy_core::{Dtype, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, conservative_target, worst_overflow};
-use buddy_profile::candidates;
+use buddy_profile::{Place, candidates};
 use buddy_record::{AllocationInfo, Profile};
 
 /// GB/s of a copy on an H200, bytes read plus written (`docs/records`).
@@ -91,7 +91,7 @@ impl<'a> Tensor<'a> {
     }
 
     fn over_a_link(&self, gb_per_s: f64) -> Choice<'a> {
-        let eligible = |codec: &str| candidates().iter().any(|kind| kind.name() == codec);
+        let eligible = |codec: &str| candidates(Place::Memory).iter().any(|kind| kind.name() == codec);
         let most = gb_per_s / H200_COPY_GB_PER_S;
         let codecs = self.sizes.iter().filter(|(codec, _)| eligible(codec));
         let offers = codecs.flat_map(|&(codec, sizes)| {

@@ -8,7 +8,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_profile::{DEFAULT_THRESHOLD, Measured, Observer, Rows, Tried, candidates, drop_beaten, train};
+use buddy_profile::{
+    DEFAULT_THRESHOLD, Measured, Observer, Place, Rows, Tried, candidates, drop_beaten, train,
+};
 use buddy_record::{Record, RunInfo, SnapshotInfo};
 use buddy_report::{bytes, run_picture};
 use buddy_scenario::{Scale, parse_scale};
@@ -149,7 +151,7 @@ impl Run {
         for dir in [Some(&self.out), self.maps.as_ref()].into_iter().flatten() {
             output::make_folder(dir)?;
         }
-        let kinds = candidates();
+        let kinds = candidates(Place::Memory);
         let (observer, checks) = observe(workload, described, &kinds, |_| Rows::RECORD)?;
         let mut seen = observer.finish(DEFAULT_THRESHOLD, true).to_record();
         drop_beaten(&mut seen, kinds[0].name());

@@ -9,7 +9,7 @@ use buddy_record::{
 };
 
 use crate::{
-    Assignment, Error, Measured, MeasuredAllocation,
+    Assignment, Error, Measured, MeasuredAllocation, Place,
     assign::entries,
     candidates,
     knapsack::{Choice, Infeasible, solve},
@@ -111,7 +111,7 @@ fn dearer(offers: &[Vec<Offer>], chosen: &[&Offer]) -> Option<u64> {
 
 /// Returns all combinations of a candidate codec and a target.
 fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) -> Vec<Offer> {
-    let eligible = candidates();
+    let eligible = candidates(Place::Memory);
     let codecs = allocation.codecs.iter().enumerate().filter(|(_, codec)| eligible.contains(&codec.kind));
     let all = |codec: usize| {
         let sizes = &allocation.codecs[codec];
