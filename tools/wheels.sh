@@ -4,10 +4,10 @@
 #   tools/wheels.sh [DIR] [ARCH...]   manylinux_2_28 wheels of x86_64 and aarch64 (target/wheels)
 #
 # zig links them, so that they need no newer C library than they say. Every wheel holds the notices of
-# what it links; the one of this machine is installed and imported, that of another architecture under
-# qemu-ARCH if there is one with QEMU_LD_PREFIX and PYTHON_ARCH, an interpreter of that architecture. An architecture whose Rust
-# standard library is missing is not built, which is said at the end (`rustup target add`); the exit
-# status is then 77.
+# what it links. The wheel of this machine is imported; that of another architecture under qemu-ARCH,
+# if there is one, with PYTHON_ARCH, an interpreter of that architecture. An architecture whose Rust
+# standard library is missing (`rustup target add`) is not built. What was not done is said at the end,
+# and the exit status is then 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

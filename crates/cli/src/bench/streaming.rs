@@ -1,6 +1,6 @@
-//! The benchmark of `buddy bench memory`: the overhead of the memory over its codec, of disabled compression over
-//! the storage, and the gain of a second thread. All passes run interleaved in one process; the
-//! fastest of each kind counts, since other load only slows passes down.
+//! The benchmark of `buddy bench memory`: the overhead of the memory over its codec, of disabled
+//! compression over the storage, and the gain of a second thread. All passes run interleaved in one
+//! process; the fastest of each kind counts, since other load only slows passes down.
 
 use std::{
     fmt,
