@@ -208,7 +208,7 @@ class BuddyQuantizer(HfQuantizer):
                     setattr(module, last, plain)
         for path, shapes in experts.items():
             module = model.get_submodule(path)
-            pack_experts_(module, {name: getattr(module, name).data for name in shapes}, shapes)
+            pack_experts_(module, {name: getattr(module, name).data for name in shapes}, shapes, config.exact)
         if config.compiled and model.can_generate():
             model.generation_config.cache_implementation = "static"
             model.generation_config.__class__ = StaticGenerationConfig

@@ -32,8 +32,12 @@
 // `Wide::shared` repeats its count of shared memory. A new number of tokens also needs a
 // specialisation of `wgmma` in wgmma.cuh. Nothing else depends on the shape.
 //
+// Experts. A grouped layer multiplies each group of tokens by the matrix of its expert: a tile is one
+// of a group and of `ROWS` rows of that matrix. The route in device memory has the groups, so that
+// neither the host nor the grid depends on them.
+//
 // With programmatic dependent launch, weights are loaded before the preceding kernel ends; x, y and
-// the scratch buffers are touched only after `wait_on_dependent_grids`.
+// the scratch buffers are touched only after `wait_on_dependent_grids`. A grouped layer waits first.
 #include "wgmma.cuh"
 #include "linear_producer.cuh"
 #include "linear_consumer.cuh"
@@ -44,6 +48,8 @@ template <class S>
 BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     BUDDY_DYNAMIC_SHARED(u8, memory);
     SharedStorage<S> smem = {keep(shared_address(memory))};
+    // The scheduler reads the route.
+    if (S::GROUPED) wait_on_dependent_grids();
     TileScheduler<S> scheduler(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     WeightsProducer<S> producer(linear, scheduler, smem);
@@ -79,8 +85,11 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
 
 // The shape and the size of shared memory come from Rust (crates/cuda/src/linear/wide.rs).
 #ifdef BUDDY_LINEAR_TOKENS
+#ifndef BUDDY_LINEAR_GROUPED
+#define BUDDY_LINEAR_GROUPED 0
+#endif
 typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_WARPGROUPS, BUDDY_LINEAR_SPLIT_K, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES,
-              BUDDY_LINEAR_CLUSTER, BUDDY_LINEAR_GATED>
+              BUDDY_LINEAR_CLUSTER, BUDDY_LINEAR_GATED, BUDDY_LINEAR_GROUPED>
     Chosen;
 static_assert(Chosen::BYTES == BUDDY_LINEAR_SHARED, "Rust asks for the shared memory that the kernel uses");
 

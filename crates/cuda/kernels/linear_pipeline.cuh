@@ -55,6 +55,7 @@ struct Linear {
     u32* counters;  // fix-up counters: one per CTA and consumer warp; zero before and after
     u32 outputs, inputs, tokens;
     u32 output;  // type of y
+    const u32* route;  // of grouped layers: which tokens each expert has (route.cu); else null
 
     // GATED: eight rows of gates alternate with eight of values; y is bf16 of silu(gate) * value.
     enum : u32 { BF16, FP32, GATED };
@@ -70,9 +71,11 @@ struct Linear {
 // - `STAGES`: k-blocks in the ring.
 // - `CLUSTER`: CTAs with neighbouring tiles of rows that share x by multicast.
 // - `GATED`: the epilogue computes SwiGLU.
-template <u32 TOKENS_, u32 WARPGROUPS_, u32 SPLIT_K_, u32 ENTRIES_, u32 STAGES_, u32 CLUSTER_, bool GATED_>
+// - `GROUPED`: W holds the matrices of several experts, one after the other, and each group of
+//   tokens of the route is multiplied by its expert's.
+template <u32 TOKENS_, u32 WARPGROUPS_, u32 SPLIT_K_, u32 ENTRIES_, u32 STAGES_, u32 CLUSTER_, bool GATED_, bool GROUPED_>
 struct Shape {
-    static constexpr bool GATED = GATED_;
+    static constexpr bool GATED = GATED_, GROUPED = GROUPED_;
     static constexpr u32 TOKENS = TOKENS_, WARPGROUPS = WARPGROUPS_, SPLIT_K = SPLIT_K_, ENTRIES = ENTRIES_, STAGES = STAGES_, CLUSTER = CLUSTER_;
     static constexpr u32 THREADS = (WARPGROUPS + 1) * WARPGROUP;
     // Registers per thread at launch, and after `setmaxnreg` in producers and in consumers.
@@ -147,18 +150,41 @@ struct SharedStorage {
     }
 };
 
+// Tokens of one expert, at most `TOKENS` of a tile: `first` to `end` of the rows of x.
+struct TokenGroup {
+    u32 expert, first, end;
+};
+
+// The route of a grouped layer (route.cu): the number of groups, that of valid assignments, two
+// zeros, four words for each group, and positions that only `experts_combine` reads.
+struct Route {
+    static constexpr u32 HEAD = 4;
+    const u32* words;
+
+    BUDDY_FN u32 groups() const { return __ldcg((const uint4*)words).x; }
+    BUDDY_FN TokenGroup group(u32 number) const {
+        uint4 v = __ldcg((const uint4*)(words + HEAD) + number);
+        return {v.x, v.y, v.z};
+    }
+};
+
 // Stream-K tile scheduler. Counts the k-blocks of all output tiles as one sequence and gives each
 // worker, a CTA or a cluster, an equal contiguous range: every SM reads the same number of bytes.
 template <class S>
 struct TileScheduler {
-    u32 per_row, tile_k_blocks, token_tiles, k_blocks;
+    u32 per_row, tile_k_blocks, token_tiles, row_tiles, k_blocks;
+    u32 matrix_tiles;  // 16-row tiles of W, or of an expert's matrix
     u32 share, rest;  // k-blocks of each worker, and the remainder
+    Route route;
 
-    BUDDY_FN explicit TileScheduler(const Linear& linear) {
+    // A grouped layer reads the route, which the preceding kernel may write.
+    BUDDY_FN explicit TileScheduler(const Linear& linear) : route{linear.route} {
         per_row = linear.per_row();
         tile_k_blocks = (per_row + S::ENTRIES - 1) / S::ENTRIES;
-        token_tiles = (linear.tokens + S::TOKENS - 1) / S::TOKENS;
-        k_blocks = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS) * token_tiles * tile_k_blocks;
+        token_tiles = S::GROUPED ? route.groups() : (linear.tokens + S::TOKENS - 1) / S::TOKENS;
+        row_tiles = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS);
+        matrix_tiles = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
+        k_blocks = row_tiles * token_tiles * tile_k_blocks;
         share = k_blocks / workers(), rest = k_blocks % workers();
     }
     static BUDDY_FN u32 workers() { return gridDim.x / S::CLUSTER; }
@@ -176,20 +202,40 @@ struct TileScheduler {
     }
 };
 
-// A k-block: its output tile, and its index along K in that tile.
+// A k-block: its output tile, and its index along K in that tile. The row tiles of a group of tokens
+// follow each other, so that CTAs share its x; without groups, the token tiles of a row tile do.
 template <class S>
 struct KBlock {
     u32 tile, k;
+    TokenGroup group;  // of a grouped layer
 
-    BUDDY_FN KBlock(const TileScheduler<S>& scheduler, u32 number) : tile(number / scheduler.tile_k_blocks), k(number % scheduler.tile_k_blocks) {}
+    BUDDY_FN KBlock(const TileScheduler<S>& scheduler, u32 number) : tile(number / scheduler.tile_k_blocks), k(number % scheduler.tile_k_blocks), group{} { find_group(scheduler); }
     BUDDY_FN void advance(const TileScheduler<S>& scheduler) {
-        if (++k == scheduler.tile_k_blocks) k = 0, tile++;
+        if (++k == scheduler.tile_k_blocks) advance_tile(scheduler);
     }
-    // The first 16-row tile and the first token of this CTA's output tile.
-    BUDDY_FN u32 row_tile(const TileScheduler<S>& scheduler) const { return (tile / scheduler.token_tiles * S::CLUSTER + scheduler.rank()) * S::TILES; }
-    BUDDY_FN u32 token(const TileScheduler<S>& scheduler) const { return tile % scheduler.token_tiles * S::TOKENS; }
+    BUDDY_FN void advance_tile(const TileScheduler<S>& scheduler) { k = 0, tile++, find_group(scheduler); }
+    BUDDY_FN void find_group(const TileScheduler<S>& scheduler) {
+        if (S::GROUPED && tile < scheduler.row_tiles * scheduler.token_tiles) group = scheduler.route.group(tile / scheduler.row_tiles);
+    }
+    // The first 16-row tile of this CTA's output tile, in W or in the expert's matrix; the same in
+    // all of W; and the first token.
+    BUDDY_FN u32 row_tile(const TileScheduler<S>& scheduler) const {
+        return ((S::GROUPED ? tile % scheduler.row_tiles : tile / scheduler.token_tiles) * S::CLUSTER + scheduler.rank()) * S::TILES;
+    }
+    BUDDY_FN u32 weight_tile(const TileScheduler<S>& scheduler) const { return row_tile(scheduler) + (S::GROUPED ? group.expert * scheduler.matrix_tiles : 0); }
+    BUDDY_FN u32 token(const TileScheduler<S>& scheduler) const { return S::GROUPED ? group.first : tile % scheduler.token_tiles * S::TOKENS; }
     // Entries of each row; fewer in the last k-block of a row.
     BUDDY_FN u32 entries(const TileScheduler<S>& scheduler) const { return min(S::ENTRIES, scheduler.per_row - k * S::ENTRIES); }
+    // The layer as the epilogue of this tile sees it: up to the group's last token, with the
+    // expert's bias.
+    BUDDY_FN Linear seen(const Linear& linear) const {
+        Linear of = linear;
+        if (S::GROUPED) {
+            of.tokens = group.end;
+            if (of.bias) of.bias += 2ull * group.expert * linear.outputs;
+        }
+        return of;
+    }
 };
 
 }  // namespace buddy

@@ -138,6 +138,40 @@ pub(crate) struct LinearView {
     pub(crate) inputs: u32,
     pub(crate) tokens: u32,
     pub(crate) output: u32,
+    /// The route of a grouped layer, else 0.
+    pub(crate) route: u64,
+}
+
+/// Assignments of tokens to experts: the struct `Routing` of `route.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct RoutingView {
+    pub(crate) ids: u64,
+    pub(crate) x: u64,
+    pub(crate) rows: u64,
+    pub(crate) route: u64,
+    pub(crate) assignments: u32,
+    pub(crate) top: u32,
+    pub(crate) experts: u32,
+    pub(crate) tile: u32,
+    pub(crate) chunks: u32,
+    pub(crate) room: u32,
+    pub(crate) wide: u32,
+    pub(crate) reserved: u32,
+}
+
+/// The sum of experts' results: the struct `Combining` of `route.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct CombiningView {
+    pub(crate) rows: u64,
+    pub(crate) route: u64,
+    pub(crate) weights: u64,
+    pub(crate) y: u64,
+    pub(crate) top: u32,
+    pub(crate) chunks: u32,
+    pub(crate) first_position: u32,
+    pub(crate) narrow: u32,
 }
 
 /// Device bytes of a page at the smallest target, the unit of page offsets.

@@ -70,7 +70,7 @@ pub use kv::{
     Attend, AttentionArguments, AttentionPlan, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView,
 };
 pub use layout::{BuddyView, Memory, Page};
-pub use linear::{Linear, Output, Trial, Weights};
+pub use linear::{Combine, GroupedLinear, Linear, Output, Route, Trial, Weights};
 pub use matrix::GivenMatrix;
 pub use norm::{Channels, NormRelu};
 pub use pool::{BuddyPool, Carveout};

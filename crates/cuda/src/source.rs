@@ -203,6 +203,11 @@ impl Source {
         Self { least: 90, ..source }
     }
 
+    /// The steps of a mixture of experts besides its linear layers.
+    pub(crate) fn route() -> Self {
+        Self { least: 90, ..Self::new("route.cu", include_str!("../kernels/route.cu"), &[]) }
+    }
+
     /// Returns true if the program runs on an architecture: 90 for `sm_90`.
     pub fn is_for(&self, architecture: u32) -> bool {
         if self.alone { architecture == self.least } else { architecture >= self.least }

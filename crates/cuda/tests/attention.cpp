@@ -9,7 +9,6 @@ using std::max;
 inline int __ffsll(long long value) { return __builtin_ffsll(value); }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __int_as_float(unsigned bits) { return __uint_as_float(bits); }
 inline unsigned __reduce_add_sync(unsigned, unsigned value) {
     for (int step = 1; step < 32; step *= 2) value += __shfl_xor_sync(~0u, value, step);

@@ -312,6 +312,7 @@ inline long long __double_as_longlong(double value) {
 }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 
 // Replaces `shared.cuh`.

@@ -141,10 +141,15 @@ impl<'a> Parts<'a> {
 }
 
 /// Runs the kernel with a number of CTAs and returns y.
-fn run(
+fn run(program: &PathBuf, parts: &Parts<'_>, x: &[u16], shape: [u32; 4]) -> Vec<f32> {
+    run_with(program, parts, &bytes_of(x), shape)
+}
+
+/// Runs the kernel; `x` may be followed by the ids of experts.
+fn run_with(
     program: &PathBuf,
     parts: &Parts<'_>,
-    x: &[u16],
+    x: &[u8],
     [outputs, inputs, tokens, blocks]: [u32; 4],
 ) -> Vec<f32> {
     let Parts(parts, sectors) = parts;
@@ -152,7 +157,7 @@ fn run(
     let mut message: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
     message.extend(parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes()));
     message.extend(parts.iter().flat_map(|part| &part[..]));
-    message.extend(bytes_of(x));
+    message.extend(x);
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(&message));
@@ -160,6 +165,75 @@ fn run(
     writer.join().unwrap().unwrap();
     assert!(output.status.success(), "{outputs} x {inputs}, {tokens} tokens: the emulated kernel failed");
     output.stdout.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+/// Fails unless each assignment's results equal its expert's up to rounding, each token's sum is
+/// exact, and assignments without an expert have no results.
+fn check_experts(program: &PathBuf, random: &mut Random, experts: u32, top: u32, shape: [u32; 4], odd: u32) {
+    let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
+    let [outputs, inputs, tokens, _] = shape;
+    let weights: Vec<u16> = (0..experts * outputs * inputs / 64).flat_map(|_| random.entry(odd)).collect();
+    let x: Vec<u16> = (0..tokens * inputs).map(|_| random.value(124, 5)).collect();
+    let frozen = freeze(&codec, Target::X4Over3, inputs / 64, &bytes_of(&weights)).unwrap();
+    // Most tokens have expert 1; some have none.
+    let ids: Vec<u32> = (0..tokens * top)
+        .map(|_| match random.below(4) {
+            0 | 1 => 1,
+            2 => random.below(experts),
+            _ => [experts, u32::MAX, random.below(experts)][random.below(3) as usize],
+        })
+        .collect();
+    let words = [&[experts, top], &ids[..]].concat();
+    let more: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let found = run_with(program, &Parts::frozen(&frozen), &[bytes_of(&x), more].concat(), shape);
+    let (rows, columns) = (outputs as usize, inputs as usize);
+    let (each, sums) = found.split_at(ids.len() * rows);
+    assert_eq!(sums.len(), tokens as usize * rows);
+    let mut wanted = vec![0f32; sums.len()];
+    for (i, (&id, got)) in ids.iter().zip(each.chunks(rows)).enumerate() {
+        if id >= experts {
+            assert!(
+                got.iter().all(|value| value.is_nan()),
+                "{shape:?}: nothing is written without an expert"
+            );
+            continue;
+        }
+        let token = i / top as usize;
+        for (row, &got) in got.iter().enumerate() {
+            let at = id as usize * rows + row;
+            let pairs = weights[at * columns..][..columns].iter().zip(&x[token * columns..][..columns]);
+            let terms = pairs.map(|(&w, &x)| number(w) * number(x));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let bias = (at % 7) as f64;
+            assert!(
+                (f64::from(got) - sum - bias).abs() <= 1e-5 * (size + bias),
+                "{shape:?}: {got} at {i}, {row}"
+            );
+            let rounded = round_bf16(got);
+            wanted[token * rows + row] += rounded * ((1 + i % 5) as f32 / 4.0);
+        }
+    }
+    assert!(wanted.iter().zip(sums).all(|(&wanted, &sum)| round_bf16(wanted) == sum), "{shape:?}: sums");
+}
+
+/// Rounds to the nearest bf16, to even.
+fn round_bf16(value: f32) -> f32 {
+    let bits = value.to_bits();
+    f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+}
+
+#[test]
+fn each_token_is_multiplied_by_its_experts() {
+    let grouped = |shape: Vec<(&'static str, u32)>| [&shape[..], &[("GROUPED", 1)]].concat();
+    let program = build("linear-grouped", &grouped(wide(16, 2, 1)));
+    let mut random = Random(3);
+    for (experts, top, shape, odd) in
+        [(5, 2, [48, 256, 9, 4], 4), (3, 1, [80, 128, 40, 3], 0), (40, 4, [16, 128, 1, 6], 3)]
+    {
+        check_experts(&program, &mut random, experts, top, shape, odd);
+    }
+    let program = build("linear-grouped-cluster", &grouped(wide(64, 1, 2)));
+    check_experts(&program, &mut random, 6, 2, [144, 192, 70, 4], 5);
 }
 
 /// Fails unless `y` equals the exact sums up to rounding.

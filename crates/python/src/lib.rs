@@ -10,6 +10,7 @@ mod analysis;
 mod decode;
 mod device;
 mod error;
+mod experts;
 mod kv;
 mod linear;
 mod linear_plan;
@@ -32,9 +33,11 @@ mod _native {
     #[pymodule_export]
     use super::device::Span;
     #[pymodule_export]
+    use super::experts::{experts_combine, experts_linear, experts_route, experts_scratch_bytes};
+    #[pymodule_export]
     use super::kv::{kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
     #[pymodule_export]
-    use super::linear::{linear, linear_prefetched, linear_scratch_bytes};
+    use super::linear::{linear, linear_counter_bytes, linear_prefetched, linear_scratch_bytes};
     #[pymodule_export]
     use super::linear_plan::LinearPlan;
     #[pymodule_export]

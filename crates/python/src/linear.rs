@@ -28,6 +28,20 @@ pub(crate) fn linear_scratch_bytes(
     Linear::room(&gpu, &header, tokens).map_err(error::gpu)
 }
 
+/// Returns how many of these bytes are counters: the part that must be zero.
+#[pyfunction]
+pub(crate) fn linear_counter_bytes(
+    device: Device,
+    format: Format,
+    weight_bytes: u64,
+    tokens: u32,
+) -> PyResult<u64> {
+    let (codec, target, row) = parse(&format)?;
+    let (gpu, _) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
+    let header = FrozenHeader { codec, target, bytes: weight_bytes, row, sectors: 0 };
+    Linear::count_room(&gpu, &header, tokens).map_err(error::gpu)
+}
+
 /// Enqueues y = W x + bias; a bias of `None` is omitted.
 ///
 /// `weights` is the buffer and its data bytes. `counters`: zeroed memory of the layer itself, with

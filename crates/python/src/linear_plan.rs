@@ -39,15 +39,18 @@ impl LinearPlan {
 
     /// Returns the bytes of zeroed counters that a layer can own, for up to `tokens` rows of x.
     fn counter_bytes(&self, tokens: u32) -> PyResult<u64> {
-        let (row, bytes) = (self.inputs / 64, self.weight_bytes());
-        let header =
-            FrozenHeader { codec: self.codec.clone(), target: Target::X4Over3, bytes, row, sectors: 0 };
-        Linear::count_room(&self.gpu, &header, tokens).map_err(error::gpu)
+        Linear::count_room(&self.gpu, &self.header(), tokens).map_err(error::gpu)
+    }
+
+    /// Returns the bytes of scratch memory for `tokens` rows of x.
+    fn scratch_bytes(&self, tokens: u32) -> PyResult<u64> {
+        Linear::room(&self.gpu, &self.header(), tokens).map_err(error::gpu)
     }
 
     /// Enqueues y = W x + bias (omitted if its address is 0) for `values` values of x. Returns
     /// false and enqueues nothing if x is misaligned, scratch is too small, or the stream is
-    /// capturing a graph, which needs scratch of its own.
+    /// capturing a graph, which needs scratch of its own. With `counters`, the address and size of
+    /// zeros, scratch need not be zero.
     ///
     /// The one function that takes bare addresses, for the sake of host time: its caller holds
     /// every tensor in a variable.
@@ -62,6 +65,8 @@ impl LinearPlan {
         y: u64,
         scratch: u64,
         scratch_bytes: u64,
+        counters: u64,
+        counter_bytes: u64,
     ) -> PyResult<bool> {
         // SAFETY: Python passes the current stream of this GPU's primary context, which outlives
         // the call.
@@ -84,11 +89,17 @@ impl LinearPlan {
         if !x.is_multiple_of(ALIGN) || !linear.has_room() || !is_free() {
             return Ok(false);
         }
-        linear.start(&stream).map(|()| true).map_err(error::gpu)
+        let counters = (counter_bytes > 0).then(|| at(counters, counter_bytes));
+        linear.start_with(&stream, counters).map(|()| true).map_err(error::gpu)
     }
 }
 
 impl LinearPlan {
+    fn header(&self) -> FrozenHeader {
+        let (codec, row, bytes) = (self.codec.clone(), self.inputs / 64, self.weight_bytes());
+        FrozenHeader { codec, target: Target::X4Over3, bytes, row, sectors: 0 }
+    }
+
     fn weight_bytes(&self) -> u64 {
         2 * u64::from(self.outputs) * u64::from(self.inputs)
     }

@@ -35,8 +35,8 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
     """Packs the bf16 weights of a model's linear layers, embeddings and experts in place, and
     returns the model.
 
-    Experts are the three-dimensional weights of a mixture: a call unpacks those that the router
-    chose, in every mode.
+    Experts are the three-dimensional weights of a mixture: a call reads those that the router
+    chose.
 
     With ``device``, weights are moved there and packed one at a time, so the plain model never has
     to fit; everything else is moved last. Tied weights stay tied, and stay plain if one of their
@@ -64,11 +64,11 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
             replace(model, name, packed_like(module, matrix, exact).train(module.training))
         del weight, module
         layers.clear()  # releases the plain weight
-    _compress_experts(model, device, only)
+    _compress_experts(model, device, exact, only)
     return model.to(device) if device is not None else model
 
 
-def _compress_experts(model: nn.Module, device, only) -> None:
+def _compress_experts(model: nn.Module, device, exact, only) -> None:
     """Packs the experts of a model in place."""
     for name, module in list(model.named_modules()):
         if _is_adapter(model, name) or (only is not None and not only(name, module)):
@@ -76,7 +76,7 @@ def _compress_experts(model: nn.Module, device, only) -> None:
         weights = {one: getattr(module, one) for one in expert_weights(module) if not getattr(module, one).is_meta}
         if weights:
             shapes = {one: tuple(weight.shape) for one, weight in weights.items()}
-            pack_experts_(module, {one: weight.to(device) if device is not None else weight for one, weight in weights.items()}, shapes)
+            pack_experts_(module, {one: weight.to(device) if device is not None else weight for one, weight in weights.items()}, shapes, exact)
 
 
 def decompress_(model: nn.Module) -> nn.Module:

@@ -1,7 +1,9 @@
 """Experts whose three-dimensional bf16 weights (experts, rows, columns) stay packed.
 
-A packed module keeps its class's ``forward``. A call unpacks only the experts that its router chose
-and passes their indices renumbered, so results are bit-equal to the plain module's.
+On a GPU of compute capability 9.0 a module that follows Transformers' interface of experts
+multiplies packed weights in place (grouped.py). Elsewhere, and with ``exact``, a packed module
+keeps its class's ``forward``: a call unpacks only the experts that its router chose and passes
+their indices renumbered, so results are bit-equal to the plain module's.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import grouped  # registers the operators
 from .layers import PackedMatrix, UnpackedWeight
+from .linear_plan import needs_dispatcher
 from .ops import entries_per_row
 from .packed import PackedTensor, pack
 
@@ -39,9 +43,11 @@ class PackedExpertWeight(PackedMatrix):
 
     def select(self, chosen: torch.Tensor) -> torch.Tensor:
         """Returns the weights of the chosen experts. Reads no others."""
-        experts, rows, columns = self.shape
-        ids = chosen.unsqueeze(1) * rows + torch.arange(rows, device=chosen.device)
-        return torch.ops.buddy.embedding(ids, self.data, self.codec, experts * rows, columns)
+        return grouped.unpack_chosen(chosen, self.data, self.codec, *self.shape)
+
+    def multiply(self, rows: torch.Tensor, route: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Returns the products of rows that ``experts_route`` sorted."""
+        return torch.ops.buddy.experts_linear(rows, route, self.data, bias, self.codec, *self.shape)
 
     def _allocate_counters(self):
         pass  # no kernel multiplies with it in place
@@ -55,8 +61,12 @@ class PackedExperts(nn.Module):
 
     plain_class: type[nn.Module]
     matrices: nn.ModuleDict
+    # Unpacks in every call: bit-equal to the plain module.
+    exact = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 3 and not kwargs and self._multiplies_in_place(*args):
+            return self._multiply(*args)
         index = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor) and not one.is_floating_point()), None)
         if index is None or not self._selects() or torch.compiler.is_compiling():
             return self.plain_class.forward(self, *args, **kwargs)
@@ -64,6 +74,36 @@ class PackedExperts(nn.Module):
         args = tuple(places if one is index else one for one in args)
         kwargs = {name: places if one is index else one for name, one in kwargs.items()}
         return self.plain_class.forward(self._restricted(chosen), *args, **kwargs)
+
+    def _multiplies_in_place(self, x: Any, index: Any, weights: Any) -> bool:
+        """Returns whether a call with these arguments can use the grouped kernels."""
+        if not all(isinstance(one, torch.Tensor) and one.is_cuda for one in (x, index, weights)) or x.dim() != 2 or x.dtype != torch.bfloat16:
+            return False
+        own = self.__dict__
+        if own.get("exact") or not self._selects() or own.get("is_transposed", True) or own.get("has_post_expert_norm", False):
+            return False
+        names = {"gate_up_proj" if own["has_gate"] else "up_proj", "down_proj"}
+        if not names <= self.matrices.keys() or own.get("has_bias") and any(f"{name}_bias" not in own["_parameters"] for name in names):
+            return False
+        if torch.compiler.is_compiling():
+            return not torch.is_grad_enabled() or not (x.requires_grad or weights.requires_grad)
+        return grouped.has_kernels(x.device) and not needs_dispatcher(x, weights)
+
+    def _multiply(self, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        name = "gate_up_proj" if self.has_gate else "up_proj"
+        first, last = self.matrices[name], self.matrices["down_proj"]
+        bias, last_bias = (self._parameters.get(f"{one}_bias") for one in (name, "down_proj"))
+        route, rows = torch.ops.buddy.experts_route(x, index, self.num_experts)
+        rows = first.multiply(rows, route, bias)
+        if self.has_gate and self._is_swiglu():
+            rows = grouped.gate(rows, "silu")
+        else:
+            rows = self._apply_gate(rows) if self.has_gate else self.act_fn(rows)
+        return torch.ops.buddy.experts_combine(last.multiply(rows, route, last_bias), route, weights)
+
+    def _is_swiglu(self) -> bool:
+        gate = getattr(self.plain_class, "_apply_gate", None)
+        return not torch.compiler.is_compiling() and getattr(gate, "__name__", "") == "_default_apply_gate" and "SiLU" in type(self.act_fn).__name__
 
     def _selects(self) -> bool:
         """Returns whether ``forward`` follows Transformers' interface of experts, which takes their
@@ -140,14 +180,15 @@ def expert_weights(module: nn.Module) -> list[str]:
             if one.dim() == 3 and one.dtype == torch.bfloat16 and one.shape[-1] % 64 == 0 and one.numel()]
 
 
-def pack_experts_(module: nn.Module, weights: dict[str, torch.Tensor], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Packs weights of a module in place. They are plain, or the bytes of packed ones."""
+def pack_experts_(module: nn.Module, weights: dict[str, torch.Tensor], shapes: dict[str, tuple[int, ...]], exact: bool = False) -> None:
+    """Packs weights of a module in place. They are plain, or the bytes of packed ones. ``exact``
+    modules unpack in every call."""
     matrices = nn.ModuleDict()
     for name, weight in weights.items():
         matrices[name] = PackedExpertWeight(shapes[name])
         matrices[name].pack(weight)
         del module._parameters[name]
-    module.matrices = matrices.train(module.training)
+    module.matrices, module.exact = matrices.train(module.training), exact
     module.__class__ = packed_class(type(module))
 
 
@@ -155,5 +196,6 @@ def unpack_experts_(module: PackedExperts) -> None:
     """Restores the plain class and weights of a module in place."""
     matrices = module._modules.pop("matrices")
     module.__class__ = module.plain_class
+    del module.exact
     for name, one in matrices.items():
         module.register_parameter(name, nn.Parameter(one.unpack(), requires_grad=False))

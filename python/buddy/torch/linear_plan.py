@@ -11,18 +11,16 @@ import torch
 from torch import Tensor
 
 from .. import _native
-from .ops import load_nvrtc, on_device, scratch_pool
+from .ops import MAX_COUNTED_TOKENS, load_nvrtc, on_device, scratch_pool
 
 # Bound once: attribute look-ups take as long as the calls. A CPU build has no CUDA functions.
 dispatch_modes, transform, tracing = torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current_level, torch._C._get_tracing_state
-is_grad_enabled = torch.is_grad_enabled
+is_grad_enabled, empty = torch.is_grad_enabled, torch.empty
 current_device = getattr(torch._C, "_cuda_getDevice", None)
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 BF16 = torch.bfloat16
 # The device of a plan for the CPU; no tensor has it.
 NO_DEVICE = -2
-# Most tokens for which a layer has its own counters.
-MAX_COUNTED_TOKENS = 1536
 NO_SCRATCH = (None, 0, 0)
 
 
@@ -35,16 +33,18 @@ def needs_dispatcher(x: Tensor, bias: Tensor | None) -> bool:
 class LinearPlan:
     """A packed matrix at a fixed address, ready to be multiplied."""
 
-    __slots__ = ("address", "counter_bytes", "device", "enqueue", "inputs", "outputs", "scratch")
+    __slots__ = ("address", "counter_bytes", "device", "enqueue", "inputs", "needs", "outputs", "scratch", "scratch_bytes")
 
     def __init__(self, data: Tensor, shape: tuple[int, int], codec: str):
         self.address, self.device, self.counter_bytes = data.data_ptr(), NO_DEVICE, 0
         self.outputs, self.inputs = shape
+        self.needs = {}  # bytes of scratch memory by number of tokens
         if data.is_cuda:
             load_nvrtc()
             with on_device(data):
                 native = _native.LinearPlan(data.get_device(), codec, self.outputs, self.inputs, data.numel())
             self.device, self.enqueue, self.counter_bytes = data.get_device(), native.enqueue, native.counter_bytes(MAX_COUNTED_TOKENS)
+            self.scratch_bytes = native.scratch_bytes
             self.scratch = scratch_pool(self.device, self.outputs, self.inputs)
 
     def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor | None:
@@ -62,7 +62,14 @@ class LinearPlan:
         size[-1] = self.outputs
         y, stream = x.new_empty(size), current_stream(device)
         _, scratch, scratch_bytes = self.scratch.get(stream, NO_SCRATCH)
+        values, counters, counter_bytes = x.numel(), 0, 0
+        if (need := self.needs.get(values)) is None:
+            need = self.needs[values] = self.scratch_bytes(values // self.inputs)
+        if scratch_bytes < need and self.counter_bytes <= scratch_bytes:
+            # A prompt needs more than is kept, of which only the kept counters must be zero.
+            large = empty(need, dtype=torch.uint8, device=x.device)
+            counters, counter_bytes, scratch, scratch_bytes = scratch, scratch_bytes, large.data_ptr(), need
         # Bare addresses, for the sake of host time: x, bias and y are variables of this call, the
-        # weights the layer's buffer.
-        done = self.enqueue(stream, self.address, x.data_ptr(), x.numel(), bias_address, y.data_ptr(), scratch, scratch_bytes)
+        # weights the layer's buffer, scratch that of this call or of the stream.
+        done = self.enqueue(stream, self.address, x.data_ptr(), values, bias_address, y.data_ptr(), scratch, scratch_bytes, counters, counter_bytes)
         return y if done else None

@@ -177,13 +177,16 @@ def _linear_cpu(x, packed, bias, scratch, codec, outputs, inputs, exact):
 # Scratch memory of layers that run one after another, by GPU and shape, then by stream: tensor,
 # address, bytes. Each layer leaves its counters zero.
 _SCRATCH = {}
-# Largest scratch memory that is reused. More is needed for many tokens only, where clearing it
-# costs little.
+# Largest scratch memory that is kept. More is needed for many tokens only; of that, only the
+# counters must be zero, and these are kept.
 _MAX_REUSED = 8 << 20
+# Most tokens for which counters differ; with more, weights are unpacked and none are needed.
+MAX_COUNTED_TOKENS = 1536
 
 
 # A layer asks for the same few numbers of tokens again and again.
 _scratch_bytes = functools.lru_cache(4096)(_native.linear_scratch_bytes)
+_counter_bytes = functools.lru_cache(4096)(_native.linear_counter_bytes)
 
 
 def scratch_pool(device, outputs, inputs):
@@ -216,7 +219,12 @@ def _linear_cuda(x, packed, bias, scratch, codec, outputs, inputs, exact, pool=N
             # weights.
             scratch, counters, prefetch = torch.empty(need, dtype=torch.uint8, device=x.device), span(scratch), True
         elif scratch is None or scratch.numel() < need:
-            scratch = _zeros(pool, where[1], need, x.device)
+            kept = need
+            if pool is not None and need > _MAX_REUSED:
+                kept = _counter_bytes(where, format, weight_bytes, MAX_COUNTED_TOKENS)
+            scratch = _zeros(pool, where[1], kept, x.device)
+            if scratch.numel() < need:
+                scratch, counters = torch.empty(need, dtype=torch.uint8, device=x.device), span(scratch)
         biased = span(bias.contiguous()) if bias is not None else None
         weights = span(packed.contiguous()), weight_bytes
         _native.linear(where, format, weights, span(rows), biased, span(y), span(scratch), counters, prefetch)

@@ -22,6 +22,7 @@ def load(folder: pathlib.Path) -> ctypes.CDLL:
         driver = library if name == "libcuda.so" else driver
     # Builtins, as PyTorch's are.
     buddy_plan.current_device, buddy_plan.current_stream = (-1).__int__, {-1: 5}.get
+    buddy_plan.empty = lambda size, **_: aligned(size).fill_(1)
     return driver
 
 
@@ -29,6 +30,7 @@ def plan_of(matrix):
     """Returns the plan of a packed matrix as on a GPU, with an aligned buffer."""
     matrix.data = aligned(matrix.data.numel()).copy_(matrix.data)
     plan, native = matrix.plan, _native.LinearPlan(0, matrix.codec, *matrix.shape, matrix.data.numel())
+    plan.scratch_bytes = native.scratch_bytes
     plan.device, plan.enqueue, plan.counter_bytes, plan.scratch = -1, native.enqueue, native.counter_bytes(512), {}
     return plan
 

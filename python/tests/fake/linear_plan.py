@@ -112,6 +112,15 @@ def test_a_captured_graph_and_a_new_stream_do_not_use_pooled_scratch(driver, lay
     assert launches_directly(driver, layer, X)
 
 
+def test_a_prompt_works_in_fresh_memory_with_the_kept_counters(driver, layer):
+    plan = layer.matrix.plan
+    kept = plan.scratch[5] = fake.scratch(plan.counter_bytes)
+    assert plan.scratch_bytes(6) > plan.counter_bytes, "what is kept is too little"
+    assert launches_directly(driver, layer, X)
+    assert viewed(driver)[10] == kept[1], "its counters are the kept ones"
+    assert not kept[1] <= viewed(driver)[9] < kept[1] + kept[2], "its partials are elsewhere"
+
+
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_graph_of_a_compiled_model_clears_nothing_and_prefetches_weights(driver, layer, captured, monkeypatch):
     monkeypatch.setattr(ops, "device_and_stream", lambda tensor: (0, 5))

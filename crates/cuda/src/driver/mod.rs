@@ -23,7 +23,9 @@ use crate::{
     bytes::DeviceSpan,
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, KvView, RowsView},
-    layout::{BuddyView, LinearView, MatrixRows, Memory, Packing, Reading, Unpacking},
+    layout::{
+        BuddyView, CombiningView, LinearView, MatrixRows, Memory, Packing, Reading, RoutingView, Unpacking,
+    },
     norm::Normalising,
     source::Params,
 };
@@ -41,6 +43,10 @@ unsafe impl DeviceRepr for Packing {}
 unsafe impl DeviceRepr for Reading {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for LinearView {}
+// SAFETY: likewise, the structs of `route.cu`.
+unsafe impl DeviceRepr for RoutingView {}
+// SAFETY: likewise.
+unsafe impl DeviceRepr for CombiningView {}
 // SAFETY: likewise, the struct of `unpack.cu`.
 unsafe impl DeviceRepr for Unpacking {}
 // SAFETY: likewise, the struct `Rows` of `given.cu`.

@@ -4,6 +4,7 @@
 //! Weights are read once, packed, and become plain only in registers or, for very many tokens, in
 //! scratch memory for cuBLASLt. The kernel follows from the shape, by measurement ([`plan`]).
 
+mod grouped;
 mod plain_form;
 mod plan;
 mod trial;
@@ -21,6 +22,7 @@ use std::{
 use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError};
+pub use grouped::{Combine, GroupedLinear, Route};
 pub(crate) use plan::sources;
 use plan::{ALIGN, MOST_SHARED, Narrow, Pieces, Plan};
 pub use trial::Trial;
@@ -85,6 +87,8 @@ pub(crate) struct LinearKernels {
     narrow: HashMap<Narrow, CudaFunction>,
     wide: HashMap<Wide, CudaFunction>,
     unpack: HashMap<(), CudaFunction>,
+    /// Those of `route.cu`, by name.
+    route: HashMap<&'static str, CudaFunction>,
     vendor: Option<Vendor>,
     /// Side streams, by the address of the stream that each accompanies.
     beside: HashMap<usize, Arc<CudaStream>>,
@@ -209,6 +213,7 @@ impl Linear<'_> {
             inputs: sizes.inputs,
             tokens: sizes.tokens,
             output: self.output as u32,
+            route: 0,
         }
     }
 

@@ -75,6 +75,8 @@ pub(crate) enum Form {
     Gated,
     /// Plain weights in the same order, for comparison.
     Plain,
+    /// Frozen weights of several experts, and tokens in groups.
+    Grouped,
 }
 
 impl Form {
@@ -90,6 +92,9 @@ impl Form {
             Self::Gated => (vec!["BUDDY_LINEAR_GATED=1".to_owned()], "-gated"),
             Self::Plain => {
                 (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_PLAIN=1".to_owned()], "-plain")
+            }
+            Self::Grouped => {
+                (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_GROUPED=1".to_owned()], "-grouped")
             }
         }
     }
@@ -130,10 +135,11 @@ const SHARED_FROM: u32 = 3;
 const FEW: u32 = 4;
 const MANY: u32 = 1536;
 
-/// Lists the programs of linear layers: all shapes, but one each of the gated and of the plain wide
-/// ones.
+/// Lists the programs of linear layers: all shapes, but one each of the gated and plain wide ones,
+/// and some of the grouped.
 pub(crate) fn sources() -> Vec<Source> {
-    let others = [WIDE[0].gated(), WIDE[4].plain()];
+    let others =
+        [WIDE[0].gated(), WIDE[4].plain(), WIDE[0].grouped(), WIDE[4].grouped(), SLICED[2].grouped()];
     let narrow = NARROWS.into_iter().chain([NARROW.plain()]).map(|narrow| narrow.source());
     WIDE.iter()
         .chain(&SLICED)
@@ -141,7 +147,7 @@ pub(crate) fn sources() -> Vec<Source> {
         .chain(&others)
         .map(Wide::source)
         .chain(narrow)
-        .chain([unpack::source()])
+        .chain([unpack::source(), Source::route()])
         .collect()
 }
 

@@ -117,6 +117,11 @@ impl Wide {
         Self { form: Form::Gated, ..self }
     }
 
+    /// Returns the shape for tokens in groups.
+    pub(super) fn grouped(self) -> Self {
+        Self { form: Form::Grouped, ..self }
+    }
+
     /// Returns the shape for plain weights, with as many stages as fit.
     pub(super) fn plain(self) -> Self {
         let most = (1..=self.stages).rev().map(|stages| Self { stages, form: Form::Plain, ..self });
