@@ -234,8 +234,8 @@ impl GroupedLinear<'_> {
         let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
         let map =
             gpu.check("describe x to the copy engine", TensorMap::rows(x, inputs, tokens, wide.share()))?;
-        // SAFETY: the arguments of `linear_wide`; all memory is as large as it must be.
         let launch = Launch { overlaps: true, ..wide.launch_all(gpu) };
+        // SAFETY: the arguments of `linear_wide`; all memory is as large as it must be.
         let started = unsafe { launch.start_allowed(on, &kernel, &(view, map)) };
         gpu.check("start a grouped layer", started)
     }
