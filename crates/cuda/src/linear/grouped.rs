@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_route_has_room_for_its_groups_whatever_they_are() {
-        for (assignments, experts) in [(0, 1), (8, 128), (300, 7), (1000, 64)] {
+        for (assignments, experts) in [(0u32, 1u32), (8, 128), (300, 7), (1000, 64)] {
             // The most groups: every expert but one has one token.
             let single = (experts - 1).min(assignments);
             let most = single + (assignments - single).div_ceil(8);
