@@ -44,7 +44,8 @@ BUDDY_FN void each_chunk(u32 chunks, Work work) {
 
 // Adds to a residual stream and applies RMSNorm; one CTA per row.
 struct Norm {
-    uint4* stream;       // becomes the sum
+    const uint4* stream;
+    uint4* sum;          // stream plus added; may be the stream
     const uint4* added;  // or null
     const uint4* weights;
     uint4* out;
@@ -65,7 +66,7 @@ BUDDY_FN void norm_row(const Norm& norm) {
         values[i] = norm.stream[row + at];
         if (norm.added != nullptr) {
             values[i] = join(values[i], norm.added[row + at], [](float a, float b) { return a + b; });
-            norm.stream[row + at] = values[i];
+            norm.sum[row + at] = values[i];
         }
         sum += squares(values[i].x) + squares(values[i].y) + squares(values[i].z) + squares(values[i].w);
     });
@@ -81,13 +82,13 @@ BUDDY_FN void norm_row(const Norm& norm) {
 extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_constant__ Norm norm) { norm_row<1>(norm); }
 extern "C" __global__ void __launch_bounds__(1024) decode_norm_long(const __grid_constant__ Norm norm) { norm_row<4>(norm); }
 
-// SwiGLU, silu(gate) * value: a token's row has all gates, then all values. blockIdx.y is the
-// token.
+// SwiGLU, silu(gate) * value: a token's row has all gates, then all values; or interleaved, eight
+// gates, then eight values. blockIdx.y is the token.
 struct Gate {
     const uint4* both;
     uint4* out;
     u32 chunks;  // of a row of results
-    u32 reserved;
+    u32 interleaved;
 };
 
 extern "C" __global__ void __launch_bounds__(128) decode_gate(const __grid_constant__ Gate gate) {
@@ -96,7 +97,8 @@ extern "C" __global__ void __launch_bounds__(128) decode_gate(const __grid_const
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= gate.chunks) return;
     const uint4* row = gate.both + (u64)blockIdx.y * 2 * gate.chunks;
-    uint4 gates = row[at], values = row[gate.chunks + at];
+    bool interleaved = gate.interleaved;
+    uint4 gates = row[interleaved ? 2 * at : at], values = row[interleaved ? 2 * at + 1 : gate.chunks + at];
     uint4 open = join(gates, gates, [](float a, float) { return a / (1.0f + __expf(-a)); });
     gate.out[(u64)blockIdx.y * gate.chunks + at] = join(open, values, [](float a, float b) { return a * b; });
 }

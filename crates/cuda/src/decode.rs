@@ -25,8 +25,10 @@ pub struct Decoding {
 /// Adds to a residual stream and applies RMSNorm; one row per token.
 #[derive(Debug, Clone, Copy)]
 pub struct RmsNorm<'a> {
-    /// The residual stream; becomes the sum.
+    /// The residual stream.
     pub stream: DeviceSpan<'a>,
+    /// Receives the sum, if values are added; may be the stream.
+    pub sum: DeviceSpan<'a>,
     /// Values to add; `None` for the norm alone.
     pub added: Option<DeviceSpan<'a>>,
     /// Weights of the norm, one per value of a row.
@@ -57,6 +59,7 @@ pub struct Pick<'a> {
 #[repr(C)]
 pub(crate) struct NormView {
     stream: u64,
+    sum: u64,
     added: u64,
     weights: u64,
     out: u64,
@@ -70,7 +73,7 @@ pub(crate) struct GateView {
     both: u64,
     out: u64,
     chunks: u32,
-    reserved: u32,
+    interleaved: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -112,12 +115,14 @@ impl Decoding {
         if chunks == 0 || chunks > THREADS.0 * THREADS.1 {
             return Err(shape(weights, "1 to 32768 values to a row"));
         }
-        for span in [Some(norm.out), norm.added].into_iter().flatten() {
+        let sum = norm.added.map(|_| norm.sum);
+        for span in [Some(norm.out), norm.added, sum].into_iter().flatten() {
             same(span, stream)?;
         }
         let threads = chunks.next_multiple_of(32).min(THREADS.0) as u32;
         let arguments = NormView {
             stream: stream.address(),
+            sum: sum.map_or(0, DeviceSpan::address),
             added: norm.added.map_or(0, DeviceSpan::address),
             weights: weights.address(),
             out: norm.out.address(),
@@ -128,7 +133,8 @@ impl Decoding {
         self.start(on, kernel, (stream.bytes() / row, 1), threads, &(arguments,))
     }
 
-    /// Enqueues silu(gate) * value; a row holds all gates, then all values.
+    /// Enqueues silu(gate) * value; a row holds all gates, then all values, or, interleaved, eight
+    /// gates and eight values in turn.
     ///
     /// # Errors
     /// [`Error::Shape`] for memory of the wrong size, or a driver error.
@@ -138,14 +144,19 @@ impl Decoding {
         both: DeviceSpan<'_>,
         out: DeviceSpan<'_>,
         tokens: u32,
+        interleaved: bool,
     ) -> Result<(), Error> {
         let out = out.check(2 * CHUNK * u64::from(tokens).max(1), 16, ALIGNED)?;
         if both.bytes() != 2 * out.bytes() || !both.address().is_multiple_of(16) {
             return Err(shape(both, "a gate and a value for each result"));
         }
         let chunks = out.bytes() / 2 / CHUNK / u64::from(tokens).max(1);
-        let arguments =
-            GateView { both: both.address(), out: out.address(), chunks: chunks as u32, reserved: 0 };
+        let arguments = GateView {
+            both: both.address(),
+            out: out.address(),
+            chunks: chunks as u32,
+            interleaved: u32::from(interleaved),
+        };
         let blocks = (chunks.div_ceil(u64::from(GATE_THREADS)), tokens);
         self.start(on, 2, blocks, GATE_THREADS, &(arguments,))
     }

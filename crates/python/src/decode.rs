@@ -37,18 +37,25 @@ fn with(
 }
 
 /// Adds to a residual stream and writes its RMS norm. `spans`: residual stream, addend or `None`,
-/// weights, output.
+/// weights, output, and the sum, which may be the stream.
 #[pyfunction]
-pub(crate) fn decode_norm(device: Device, spans: [Range; 4], epsilon: f32) -> PyResult<()> {
-    let [stream, added, weights, out] = spans.map(on_gpu);
+pub(crate) fn decode_norm(device: Device, spans: [Range; 5], epsilon: f32) -> PyResult<()> {
+    let [stream, added, weights, out, sum] = spans.map(on_gpu);
     let added = (spans[1].bytes > 0).then_some(added);
-    with(device, |kernels, on| kernels.norm(on, &RmsNorm { stream, added, weights, out, epsilon }))
+    with(device, |kernels, on| kernels.norm(on, &RmsNorm { stream, sum, added, weights, out, epsilon }))
 }
 
-/// Writes silu(gate) * up for rows that hold all gates, then all up values.
+/// Writes silu(gate) * up for rows that hold all gates, then all up values; or, `interleaved`,
+/// eight of each in turn.
 #[pyfunction]
-pub(crate) fn decode_swiglu(device: Device, gate_up: Range, out: Range, tokens: u32) -> PyResult<()> {
-    with(device, |kernels, on| kernels.gate(on, on_gpu(gate_up), on_gpu(out), tokens))
+pub(crate) fn decode_swiglu(
+    device: Device,
+    gate_up: Range,
+    out: Range,
+    tokens: u32,
+    interleaved: bool,
+) -> PyResult<()> {
+    with(device, |kernels, on| kernels.gate(on, on_gpu(gate_up), on_gpu(out), tokens, interleaved))
 }
 
 /// Selects the token of the highest logit of each sequence. `spans`: logits, history, lengths,

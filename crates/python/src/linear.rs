@@ -46,8 +46,9 @@ pub(crate) fn linear_counter_bytes(
 ///
 /// `weights` is the buffer and its data bytes. `counters`: zeroed memory of the layer itself, with
 /// which scratch memory need not be zero. `prefetch` loads weights before the preceding kernel of
-/// the stream has finished; it must not write them.
+/// the stream has finished; it must not write them. `swiglu` is that of `linear_prefetched`.
 #[pyfunction]
+#[pyo3(signature = (device, format, weights, x, bias, y, scratch, counters, prefetch, swiglu = false))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn linear(
     device: Device,
@@ -59,8 +60,9 @@ pub(crate) fn linear(
     scratch: Range,
     counters: Range,
     prefetch: bool,
+    swiglu: bool,
 ) -> PyResult<()> {
-    enqueue(device, format, weights, [x, bias, y, scratch, counters], (Output::Bf16, prefetch))
+    enqueue(device, format, weights, [x, bias, y, scratch, counters], (output(swiglu), prefetch))
 }
 
 /// Enqueues y = W x with prefetched weights. If `swiglu`, rows of W alternate between eight gates
@@ -75,8 +77,25 @@ pub(crate) fn linear_prefetched(
     scratch: Range,
     swiglu: bool,
 ) -> PyResult<()> {
-    let (output, none) = (if swiglu { Output::Gated } else { Output::Bf16 }, Range::default());
-    enqueue(device, format, weights, [x, none, y, scratch, none], (output, true))
+    let none = Range::default();
+    enqueue(device, format, weights, [x, none, y, scratch, none], (output(swiglu), true))
+}
+
+fn output(swiglu: bool) -> Output {
+    if swiglu { Output::Gated } else { Output::Bf16 }
+}
+
+/// Compiles and loads the kernels of layers (outputs, inputs, whether with `swiglu`) for each
+/// number of tokens, many at a time. Returns the most bytes of counters of any of them.
+#[pyfunction]
+pub(crate) fn linear_load(
+    py: Python<'_>,
+    device: Device,
+    layers: Vec<(u32, u32, bool)>,
+    tokens: Vec<u32>,
+) -> PyResult<u64> {
+    let (gpu, _) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
+    py.detach(|| Linear::load(&gpu, &layers, &tokens)).map_err(error::gpu)
 }
 
 /// `ranges`: x, bias, y, scratch, counters; bias and counters may be empty.

@@ -76,7 +76,8 @@ class Decoder:
                              span(self.scratch[weight.shape]), swiglu)
 
     def normalise(self, added: torch.Tensor | None, weight: torch.Tensor) -> None:
-        spans = [span(self.stream), None if added is None else span(added), span(weight), span(self.x)]
+        stream = span(self.stream)
+        spans = [stream, None if added is None else span(added), span(weight), span(self.x), stream]
         _native.decode_norm(self.where, spans, self.shape.epsilon)
 
     def step(self) -> None:

@@ -5,6 +5,7 @@
 //! scratch memory for cuBLASLt. The kernel follows from the shape, by measurement ([`plan`]).
 
 mod grouped;
+mod load;
 mod plain_form;
 mod plan;
 mod trial;
@@ -330,13 +331,13 @@ fn kernel<Shape: Copy + Eq + Hash>(
     name: &str,
     source: impl FnOnce() -> Source,
 ) -> Result<CudaFunction, Error> {
-    let mut kernels = gpu.linear_kernels();
-    if let Some(kernel) = known(&mut kernels).get(&shape) {
+    if let Some(kernel) = known(&mut gpu.linear_kernels()).get(&shape) {
         return Ok(kernel.clone());
     }
+    // Without the lock, so that several threads can compile.
     let kernel = gpu.check("find the kernels", gpu.module(&source())?.load_function(name))?;
     gpu.check("allow shared memory", driver::allow(&kernel, MOST_SHARED))?;
-    known(&mut kernels).insert(shape, kernel.clone());
+    known(&mut gpu.linear_kernels()).insert(shape, kernel.clone());
     Ok(kernel)
 }
 

@@ -1,0 +1,77 @@
+//! Kernels of linear layers compiled ahead, many at a time: a model's graphs need dozens, and each
+//! takes a second or two.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use super::{Linear, Narrow, Plan, Sizes, Wide, kernel, unpack};
+use crate::{Error, Gpu};
+
+/// A kernel of one shape.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kernel {
+    Narrow(Narrow),
+    Wide(Wide),
+    Unpack,
+}
+
+impl Kernel {
+    fn load(self, gpu: &Gpu) -> Result<(), Error> {
+        let loaded = match self {
+            Self::Narrow(it) => {
+                kernel(gpu, |kernels| &mut kernels.narrow, it, "linear_narrow", || it.source())
+            }
+            Self::Wide(it) => kernel(gpu, |kernels| &mut kernels.wide, it, "linear_wide", || it.source()),
+            Self::Unpack => kernel(gpu, |kernels| &mut kernels.unpack, (), "linear_unpack", unpack::source),
+        };
+        loaded.map(|_| ())
+    }
+}
+
+impl Linear<'_> {
+    /// Compiles and loads the kernels of overlapping layers (outputs, inputs, whether gated) for
+    /// each number of tokens, and returns the most bytes of counts of any of them.
+    ///
+    /// # Errors
+    /// What compiler or driver say.
+    pub fn load(gpu: &Gpu, layers: &[(u32, u32, bool)], tokens: &[u32]) -> Result<u64, Error> {
+        let (mut kernels, mut counts) = (HashSet::new(), 0);
+        for &(outputs, inputs, gated) in layers {
+            for &tokens in tokens {
+                let sizes = Sizes { outputs, inputs, tokens };
+                let plan = Plan::of(gpu, sizes);
+                counts = plan.count_bytes(gpu, sizes).max(counts);
+                kernels.insert(match plan {
+                    Plan::Narrow(narrow) => Kernel::Narrow(narrow),
+                    Plan::Wide(wide) => Kernel::Wide(if gated { wide.gated() } else { wide }),
+                    Plan::Plain(_) if gpu.is_hopper() => Kernel::Unpack,
+                    Plan::Plain(_) => continue,
+                });
+            }
+        }
+        load_all(gpu, &kernels.into_iter().collect::<Vec<_>>()).map(|()| counts)
+    }
+}
+
+fn load_all(gpu: &Gpu, kernels: &[Kernel]) -> Result<(), Error> {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(kernels.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = kernel.load(gpu) {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
