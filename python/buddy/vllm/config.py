@@ -27,13 +27,13 @@ class Options:
     """Options of ``quantization_config`` in config.json, or given by ``hf_overrides``.
 
     ``fused``: SwiGLU in the epilogue of gate and up, and norms that let the next layer load its
-    weights early. ``plain_copies_gb``: gigabytes of plain copies for batches of more than 64
+    weights early; off until it is measured in vLLM. ``plain_copies_gb``: gigabytes of plain copies for batches of more than 64
     tokens, kept beside packed weights in the order of loading. ``reserve``: share of the entries
     for which overflow is reserved, so that new weights can be loaded into a running engine.
     ``modules_to_not_convert``: modules that stay plain, whole or as path components.
     """
 
-    fused: bool = True
+    fused: bool = False
     plain_copies_gb: float = 0.0
     reserve: float = 0.0
     modules_to_not_convert: list[str] = dataclasses.field(default_factory=list)

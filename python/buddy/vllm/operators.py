@@ -100,9 +100,11 @@ def _packed_linear(x, packed, bias, outputs, inputs, swiglu):
     format, weight_bytes = (codec_of(packed), "4/3x", entries_per_row(inputs)), outputs * inputs * 2
     with on_device(x):
         where = device_and_stream(x)
+        # No kernel of a graph writes weights, so they may be loaded before the one before has ended.
+        prefetch = torch.cuda.is_current_stream_capturing()
         scratch, counters = workspace(where, _scratch_bytes((where[0], 0), format, weight_bytes, tokens), x.device, tokens <= MOST_FUSED)
         _native.linear(where, format, (span(packed), weight_bytes), span(rows), None if bias is None else span(bias), span(y),
-                       span(scratch), span(counters), True, swiglu)
+                       span(scratch), span(counters), prefetch, swiglu)
     return y
 
 

@@ -8,7 +8,7 @@ typedef uint64_t u64;
 typedef uint32_t u32;
 
 static void* current;
-int fake_launches, fake_capturing, fake_overlaps, fake_memsets;
+int fake_launches, fake_capturing, fake_overlaps, fake_memsets, fake_modules;
 unsigned char fake_view[96];  // first argument of the last launch: a linear layer's or a frozen buffer's view
 const char* fake_kernel;      // name of the launched kernel
 
@@ -24,7 +24,7 @@ int cuCtxGetCurrent(void** context) { return *context = current, 0; }
 int cuCtxSetCurrent(void* context) { return current = context, 0; }
 int cuCtxGetId(void* context, u64* id) { return *id = 1, 0; }
 int cuPointerGetAttribute(void* value, int attribute, u64 address) { return 1; }
-int cuModuleLoadData(void** module, const void* image) { return *module = (void*)9, 0; }
+int cuModuleLoadData(void** module, const void* image) { return __sync_fetch_and_add(&fake_modules, 1), *module = (void*)9, 0; }
 int cuModuleUnload(void* module) { return 0; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return *function = strdup(name), 0; }
 int cuFuncSetAttribute(void* function, int attribute, int value) { return 0; }

@@ -28,12 +28,12 @@ def rank_of(rank, rendezvous):
         # 192 rows of down on two ranks: 96 inputs each, which stay plain.
         for inner, packs in [(256, True), (192, False)]:
             make, weights = (lambda config: Block(config, inner)), checkpoint(inner)
-            config = BuddyConfig(Options(fused=False))
+            config = BuddyConfig()
             plain, packed = loaded(None, weights, make), loaded(config, weights, make)
             x = plain(IDS)
             assert torch.equal(packed(IDS), x) and torch.equal(packed.logits(x), plain.logits(x))
             assert (packed.mlp.down_proj.weight.dtype == torch.uint8) == packs
-            fused = loaded(BuddyConfig(), weights, make)
+            fused = loaded(BuddyConfig(Options(fused=True)), weights, make)
             assert torch.equal(fused.mlp(x), plain.mlp(x))
             assert fused.embed_tokens.weight.dtype == torch.uint8
     pathlib.Path(f"{rendezvous}.{rank}").touch()

@@ -59,7 +59,7 @@ def test_the_entry_point_registers_once():
 
 
 def test_layers_give_what_plain_ones_give(said):
-    plain, packed = loaded(None), loaded(BuddyConfig(Options(fused=False)))
+    plain, packed = loaded(None), loaded(BuddyConfig())
     x = plain(IDS)
     assert torch.equal(packed(IDS), x) and torch.equal(packed.logits(x), plain.logits(x))
     assert all(one.dtype == torch.uint8 for name, one in packed.named_parameters() if "weight" in name and "norm" not in name)
@@ -67,7 +67,7 @@ def test_layers_give_what_plain_ones_give(said):
 
 
 def test_fused_layers_round_as_plain_ones():
-    plain, packed = loaded(None), loaded(BuddyConfig())
+    plain, packed = loaded(None), loaded(BuddyConfig(Options(fused=True)))
     x, y = plain(IDS).float(), packed(IDS).float()
     assert packed.mlp.act_fn(y) is y, "gate and up are joined before"
     # A bf16 addition before the norm instead of one in single precision.
@@ -89,13 +89,13 @@ def test_another_forward_keeps_its_activation():
         found.mlp = Scaled(config)
         return found
 
-    plain, packed = loaded(None, make=make), loaded(BuddyConfig(), make=make)
+    plain, packed = loaded(None, make=make), loaded(BuddyConfig(Options(fused=True)), make=make)
     x = torch.randn(5, block.HIDDEN).bfloat16()
     assert torch.equal(packed.mlp(x), plain.mlp(x))
 
 
 def test_a_graph_serves_any_number_of_tokens_and_any_codec():
-    packed, graphs = loaded(BuddyConfig()), []
+    packed, graphs = loaded(BuddyConfig(Options(fused=True))), []
 
     def backend(graph, inputs):
         graphs.append(graph.code)
@@ -139,7 +139,7 @@ def test_packed_weights_of_more_dimensions_keep_their_shape(tmp_path):
 
 def test_weights_are_the_plain_ones_bit_for_bit():
     weights = checkpoint()
-    packed = loaded(BuddyConfig(Options(fused=False)), weights)
+    packed = loaded(BuddyConfig(), weights)
     for layer, name in [(packed.o_proj, "o_proj"), (packed.lm_head, "lm_head"), (packed.embed_tokens, "embed_tokens")]:
         one = PackedTensor.read(layer.weight.data, layer.buddy_shape, torch.bfloat16)
         assert torch.equal(one.unpack(), weights[f"{name}.weight"])
@@ -170,7 +170,7 @@ def test_layers_that_cannot_be_packed_stay_plain_and_are_named(said):
 
 
 def test_plain_copies_serve_many_tokens_at_their_price(said):
-    packed, plain = loaded(BuddyConfig(Options(plain_copies_gb=1.0))), loaded(None)
+    packed, plain = loaded(BuddyConfig(Options(fused=True, plain_copies_gb=1.0))), loaded(None)
     assert packed.mlp.gate_up_proj.plain_copy.dtype == torch.bfloat16 and "GB of plain copies" in said[0]
     x = torch.randn(100, block.HIDDEN).bfloat16()
     assert torch.equal(packed.mlp(x), plain.mlp(x))
@@ -189,13 +189,13 @@ def reload(model, weights):
 
 @pytest.mark.parametrize("copies", [0.0, 1.0])
 def test_new_weights_go_into_the_same_memory(copies):
-    packed = loaded(BuddyConfig(Options(reserve=0.05, plain_copies_gb=copies)))
+    packed = loaded(BuddyConfig(Options(fused=True, reserve=0.05, plain_copies_gb=copies)))
     before = {name: one.data_ptr() for name, one in packed.named_parameters()}
     new = {name: (one.float() * 1.01).bfloat16() for name, one in checkpoint().items()}
     reload(packed, new)
     assert {name: one.data_ptr() for name, one in packed.named_parameters()} == before
     for ids in [IDS, torch.arange(100)]:
-        assert torch.equal(packed(ids), loaded(BuddyConfig(Options(plain_copies_gb=copies)), new)(ids))
+        assert torch.equal(packed(ids), loaded(BuddyConfig(Options(fused=True, plain_copies_gb=copies)), new)(ids))
 
 
 def test_a_full_reserve_and_none_are_errors():

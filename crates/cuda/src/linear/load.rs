@@ -35,8 +35,8 @@ impl Kernel {
 }
 
 impl Linear<'_> {
-    /// Compiles and loads the kernels of overlapping layers (outputs, inputs, whether gated) for
-    /// each number of tokens, and returns the most bytes of counts of any of them.
+    /// Compiles and loads the kernels of layers (outputs, inputs, whether gated) for each number of
+    /// tokens, and returns the most bytes of counters that any of them needs.
     ///
     /// # Errors
     /// What compiler or driver say.
@@ -47,12 +47,18 @@ impl Linear<'_> {
                 let sizes = Sizes { outputs, inputs, tokens };
                 let plan = Plan::of(gpu, sizes);
                 counts = plan.count_bytes(gpu, sizes).max(counts);
-                kernels.insert(match plan {
-                    Plan::Narrow(narrow) => Kernel::Narrow(narrow),
-                    Plan::Wide(wide) => Kernel::Wide(if gated { wide.gated() } else { wide }),
-                    Plan::Plain(_) if gpu.is_hopper() => Kernel::Unpack,
-                    Plan::Plain(_) => continue,
-                });
+                match plan {
+                    Plan::Narrow(narrow) => {
+                        kernels.extend([narrow, narrow.alone()].map(Kernel::Narrow));
+                    }
+                    Plan::Wide(wide) => {
+                        kernels.insert(Kernel::Wide(if gated { wide.gated() } else { wide }));
+                    }
+                    Plan::Plain(_) if gpu.is_hopper() => {
+                        kernels.insert(Kernel::Unpack);
+                    }
+                    Plan::Plain(_) => {}
+                }
             }
         }
         load_all(gpu, &kernels.into_iter().collect::<Vec<_>>()).map(|()| counts)
