@@ -122,7 +122,7 @@ def check_swiglu_epilogue():
             scratch = torch.zeros(linear_scratch_bytes(packed, tokens), dtype=torch.uint8, device=GPU)
             both = torch.cat(split_gate_up(linear(x, packed, scratch=scratch)), -1)
             wanted, found = (torch.full((tokens, inner), 7.0, dtype=torch.bfloat16, device=GPU) for _ in range(2))
-            _native.decode_swiglu(device_and_stream(x), span(both), span(wanted), tokens, False)
+            _native.decode_swiglu(device_and_stream(x), span(both), span(wanted), tokens)
             weights = (span(packed.data), packed.plain_bytes)
             _native.linear_prefetched(device_and_stream(x), format, weights, span(x), span(found), span(scratch), True)
             same(found, wanted)

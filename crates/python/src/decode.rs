@@ -48,6 +48,7 @@ pub(crate) fn decode_norm(device: Device, spans: [Range; 5], epsilon: f32) -> Py
 /// Writes silu(gate) * up for rows that hold all gates, then all up values; or, `interleaved`,
 /// eight of each in turn.
 #[pyfunction]
+#[pyo3(signature = (device, gate_up, out, tokens, interleaved = false))]
 pub(crate) fn decode_swiglu(
     device: Device,
     gate_up: Range,

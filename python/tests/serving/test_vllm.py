@@ -5,6 +5,7 @@ Run by `tools/python_check.sh vllm`, which has vLLM; a whole engine needs a GPU
 """
 
 import importlib.metadata
+import json
 import pathlib
 import sys
 
@@ -206,13 +207,14 @@ def test_a_full_reserve_and_none_are_errors():
         reload(loaded(BuddyConfig()), checkpoint())
 
 
-def test_what_cannot_be_served_is_refused(tmp_path):
+def test_other_methods_lora_and_unknown_options_are_refused(tmp_path):
     folder = str(block.write_folder(tmp_path / "plain", {"a": torch.zeros(64, 64).bfloat16()}))
     with pytest.raises(ValueError, match="no option thre"):
         BuddyConfig.from_config({"quant_method": "buddy", "thre": 1})
     assert BuddyConfig.from_config({"quant_method": "buddy", "exact": False, "reserve": 0.5}).options == Options(reserve=0.5)
     assert BuddyConfig().get_supported_act_dtypes() == [torch.bfloat16]
-    (tmp_path / "plain/config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "fp8"}}')
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "plain/config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="does not match"):
         EngineArgs(model=folder, skip_tokenizer_init=True, dtype="bfloat16", quantization="buddy").create_model_config()
     with set_current_vllm_config(block.vllm_config()) as _, pytest.raises(ValueError, match="LoRA"):
