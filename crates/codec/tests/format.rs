@@ -1,4 +1,4 @@
-//! Checks the examples in `docs/reference/format.md`.
+//! Checks the examples in `docs/reference/format.md` and `data/examples.md`.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use buddy_codec::{
     testing::{entry_of, hex, stream_of},
 };
 
-const PAGE: &str = include_str!("../../../docs/reference/format.md");
+const PAGE: &str =
+    concat!(include_str!("../../../docs/reference/format.md"), include_str!("data/examples.md"));
 
 /// Returns the blocks marked `example`, each line split into its first word and the rest.
 fn examples() -> impl Iterator<Item = Vec<(&'static str, &'static str)>> {
