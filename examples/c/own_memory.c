@@ -1,7 +1,9 @@
 /*
- * Compressed memory and a linear layer in memory of the program's own: nothing waits until the end, and the library takes nothing.
+ * Compressed memory and a linear layer in the program's own memory: nothing waits until the end, and
+ * the library allocates nothing.
  *
- *     cc -std=c11 -I include -I $CUDA/include examples/c/own_memory.c -L target/release -lbuddy -L $CUDA/lib64 -lcudart -o own_memory
+ *     cc -std=c11 -I include -I $CUDA/include examples/c/own_memory.c \
+ *         -L target/release -lbuddy -L $CUDA/lib64 -lcudart -o own_memory
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -31,7 +33,7 @@ static buddyDevicePtr take(size_t bytes) {
 }
 static void *pointer(buddyDevicePtr address) { return (void *)(size_t)address; }
 
-/* A bf16 number, and a single one. */
+/* Converts between bf16 and float. */
 static unsigned short narrow(float value) {
     union { float value; unsigned bits; } both = {value};
     return (unsigned short)(both.bits >> 16);
@@ -60,16 +62,16 @@ int main(void) {
     CUDA(cudaMemcpy(pointer(plain), weights, MATRIX, cudaMemcpyHostToDevice));
     CUDA(cudaMemcpy(pointer(device_x), x, sizeof x, cudaMemcpyHostToDevice));
 
-    /* A buffer that can be written, its overflow in pinned memory. */
+    /* A writable buffer with overflow in pinned memory. */
     buddyRoom room;
     BUDDY(buddyBufferRoom(MATRIX, BUDDY_TARGET_4_3X, &room));
     void *pinned, *pinned_device;
     CUDA(cudaHostAlloc(&pinned, room.overflow, cudaHostAllocMapped));
     CUDA(cudaHostGetDevicePointer(&pinned_device, pinned, 0));
     buddyBuffer buffer = {take(room.device), take(room.metadata), (buddyDevicePtr)(size_t)pinned_device, MATRIX, "bf16", BUDDY_TARGET_4_3X, take(4)};
-    /* Its window is found on the device and stays there: nobody waits for it. */
+    /* The window is trained on the device and stays there, without a wait. */
     BUDDY(buddyTrainWindow(plain, MATRIX, buffer.window, (buddyStream)stream));
-    /* To clear it is to make it. The first call also compiles kernels, or finds them. */
+    /* Clearing a buffer creates it. The first call also compiles or loads the kernels. */
     BUDDY(buddyBufferClear(&buffer, (buddyStream)stream));
     double before = now();
     for (int i = 0; i < MADE; i++) BUDDY(buddyBufferClear(&buffer, (buddyStream)stream));
@@ -78,7 +80,7 @@ int main(void) {
     CUDA(cudaMemsetAsync(pointer(plain), 0, MATRIX, stream));
     BUDDY(buddyBufferRead(&buffer, 0, plain, MATRIX, (buddyStream)stream));
 
-    /* The same, frozen. */
+    /* The same data as a frozen buffer. */
     buddyFrozen frozen = {0, 0, MATRIX, COLUMNS * 2, "bf16:108", BUDDY_TARGET_4_3X};
     BUDDY(buddyFrozenRoom(MATRIX, COLUMNS * 2, BUDDY_TARGET_4_3X, "bf16:108", SECTORS, &frozen.memory_bytes));
     frozen.memory = take(frozen.memory_bytes);
@@ -86,14 +88,14 @@ int main(void) {
     CUDA(cudaMemsetAsync(pointer(plain), 0, MATRIX, stream));
     BUDDY(buddyFrozenRead(&frozen, 0, plain, MATRIX, (buddyStream)stream));
 
-    /* A layer. */
+    /* A linear layer. */
     buddyLayer layer = {device_x, 0, device_y, 0, 0, TOKENS, 1, 1};
     BUDDY(buddyLinearRoom(&frozen, TOKENS, &layer.scratch_bytes));
     layer.scratch = take(layer.scratch_bytes);
     BUDDY(buddyLinearPrepare(layer.scratch, layer.scratch_bytes, (buddyStream)stream));
     BUDDY(buddyLinear(&frozen, &layer, (buddyStream)stream));
 
-    /* The same from weights that may be written: at first without their upper half, which then is written anew. */
+    /* The same layer with a writable matrix, whose halves are written separately. */
     buddyMatrix matrix = {0, 0, 0, ROWS, COLUMNS * 2, "bf16:108"};
     BUDDY(buddyMatrixRoom(ROWS, COLUMNS * 2, &room));
     matrix.device = take(room.device), matrix.metadata = take(room.metadata), matrix.overflow = take(room.overflow);

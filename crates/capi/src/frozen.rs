@@ -7,8 +7,8 @@ use buddy_cuda::{DeviceSpan, FrozenBuffer, Gpu, Linear, Output, Weights};
 use crate::{
     codec::codec,
     error::{Failure, guard},
+    external::entry,
     functions::some,
-    given::entry,
     state,
     types::{Code, DevicePointer, Stream, target},
 };

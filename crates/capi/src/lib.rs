@@ -6,17 +6,17 @@
 
 mod codec;
 mod error;
+mod external;
 mod frozen;
 mod functions;
-mod given;
 mod kv;
 mod matrix;
 mod state;
 mod types;
 
+pub use external::*;
 pub use frozen::*;
 pub use functions::*;
-pub use given::*;
 pub use kv::*;
 pub use matrix::*;
 pub use types::*;

@@ -3,14 +3,14 @@
 use std::ffi::c_char;
 
 use buddy_codec::Codec;
-use buddy_cuda::{CudaStream, DeviceSpan, GivenMatrix, Gpu};
+use buddy_cuda::{CudaStream, DeviceSpan, Gpu, WritableMatrix};
 
 use crate::{
     codec::codec,
     error::{Failure, guard},
+    external::{Parts, parts},
     frozen::{Layer, row, scratch, start},
     functions::{borrow, some},
-    given::{Parts, parts},
     state,
     types::{Code, DevicePointer, Stream},
 };
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn buddyMatrixRoom(rows: usize, row_bytes: usize, room: *m
         let room = some(room, "room")?;
         let (rows, columns) = shape(rows, row_bytes)?;
         // SAFETY: the caller's promise.
-        unsafe { room.write(GivenMatrix::room(rows, columns)?.into()) };
+        unsafe { room.write(WritableMatrix::room(rows, columns)?.into()) };
         Ok(())
     })
 }
@@ -136,9 +136,9 @@ unsafe fn transfer(
     first: usize,
     (plain, rows): (DevicePointer, usize),
     stream: Stream,
-    go: impl FnOnce(&GivenMatrix<'_>, &CudaStream, (u32, DeviceSpan<'_>)) -> Result<(), buddy_cuda::Error>,
+    go: impl FnOnce(&WritableMatrix<'_>, &CudaStream, (u32, DeviceSpan<'_>)) -> Result<(), buddy_cuda::Error>,
 ) -> Code {
-    let go = |gpu: &Gpu, matrix: &GivenMatrix<'_>| {
+    let go = |gpu: &Gpu, matrix: &WritableMatrix<'_>| {
         let (first, rows) = (number(first, "first")?, u64::from(number(rows, "rows")?));
         let bytes = rows * u64::from(matrix.header().row) * 128;
         // SAFETY: the caller's promises.
@@ -155,7 +155,7 @@ unsafe fn transfer(
 /// As for [`buddyMatrixClear`].
 unsafe fn on(
     matrix: *const Matrix,
-    go: impl FnOnce(&Gpu, &GivenMatrix<'_>) -> Result<(), Failure>,
+    go: impl FnOnce(&Gpu, &WritableMatrix<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let matrix = some(matrix.cast_mut(), "matrix")?;
     // SAFETY: the caller's promise.
@@ -165,10 +165,10 @@ unsafe fn on(
         return Err(Failure::Value("a matrix has the codec bf16".to_owned()));
     };
     let shape = shape(matrix.rows, matrix.row_bytes)?;
-    let room = GivenMatrix::room(shape.0, shape.1)?;
+    let room = WritableMatrix::room(shape.0, shape.1)?;
     // SAFETY: the caller's promises.
     let given = unsafe { parts([matrix.device, matrix.metadata, matrix.overflow], room) };
-    go(&gpu, &GivenMatrix::new(&gpu, bf16, shape, given)?)
+    go(&gpu, &WritableMatrix::new(&gpu, bf16, shape, given)?)
 }
 
 /// Returns rows and columns.

@@ -34,7 +34,7 @@ enum Action {
     List,
     /// Print every field of a GPU or link as TOML, including those of its base
     Show {
-        /// Name or path of a TOML file; if a GPU and a link share a name, the GPU
+        /// Name or path of a TOML file; if a GPU and a link share a name, the link
         name: String,
     },
 }

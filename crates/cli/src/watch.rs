@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use buddy_codec::{CodecKind, EntryCodec};
 use buddy_core::Entry;
 use buddy_cuda::{Params, SURVEY_SHAPE, Source, architectures, survey_groups};
-use buddy_inject::{Lesson, Request, Watched, When, collect, prepare, report, run_unwatched, watch};
+use buddy_inject::{Request, TrainedCodec, Watched, When, collect, prepare, report, run_unwatched, watch};
 use buddy_record::{Record, RunRecord};
 use clap::{
     Args,
@@ -165,7 +165,7 @@ impl Watching {
                 .collect(),
             kernels,
             learning: learning.map(|kind| kind.name().to_owned()).collect(),
-            teach,
+            train,
             shape: SURVEY_SHAPE,
             when: self.when(),
             dump: self.dump.as_ref().map(|dir| absolute(dir)).transpose()?,
@@ -244,10 +244,10 @@ fn kernels(groups: &[Vec<CodecKind>]) -> Result<Vec<(u32, usize, Vec<u8>)>> {
 }
 
 /// Trains a codec on a sample of an allocation.
-fn teach(codec: &str, sample: &[Entry]) -> Lesson {
-    let Ok(kind) = codec.parse::<CodecKind>() else { return Lesson::default() };
+fn train(codec: &str, sample: &[Entry]) -> TrainedCodec {
+    let Ok(kind) = codec.parse::<CodecKind>() else { return TrainedCodec::default() };
     let codec = kind.train(sample);
-    Lesson {
+    TrainedCodec {
         window: Params::of(&codec).window(),
         block: codec.block(),
         bytes: codec.parameter_bytes() as u64,

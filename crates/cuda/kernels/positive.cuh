@@ -58,32 +58,32 @@ struct Positive {
 
     // An entry's analysis: masks of its nonzero values in words 0 to 15 and 16 to 31, as
     // `separate_halves` returns them, and shared parameters.
-    struct Look {
-        u32 some[2], any, base, code_bits, trimmed;
+    struct Analysis {
+        u32 masks[2], any, base, code_bits, trimmed;
 
-        BUDDY_FN u32 values() const { return ones_in(some[0]) + ones_in(some[1]); }
+        BUDDY_FN u32 values() const { return ones_in(masks[0]) + ones_in(masks[1]); }
         BUDDY_FN u32 field_bits() const { return code_bits + 7 - trimmed; }
         BUDDY_FN u32 bits() const { return FIRST + values() * field_bits(); }
         // Returns true if no value has a sign and `Bf16` would choose layout A.
-        BUDDY_FN bool suits() const { return (any & 0x80008000u) == 0 && values() <= MOST && base >= LEAST_EXPONENT; }
+        BUDDY_FN bool is_layout_a() const { return (any & 0x80008000u) == 0 && values() <= MOST && base >= LEAST_EXPONENT; }
     };
 
-    static BUDDY_FN Look look(const u32 (&words)[32]) {
+    static BUDDY_FN Analysis analyse(const u32 (&words)[32]) {
         u32 any = 0, high = 0, low = 0x7fff7fffu;
-        Look look = {};
+        Analysis entry = {};
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) {
             // The sum's sign bit is set, unless the value is zero.
-            u32 tested = words[i] + 0x7fff7fffu, &some = look.some[i / 16];
-            some = some >> 1 | (tested & 0x80008000u);
+            u32 tested = words[i] + 0x7fff7fffu, &masks = entry.masks[i / 16];
+            masks = masks >> 1 | (tested & 0x80008000u);
             any |= words[i];
             low = min_signed_halves(low, tested);
             high = max_halves(high, words[i]);
         }
         low = (min_signed_halves(low, low >> 16) + 0x8001u) & 0xffff, high = max_halves(high, high >> 16) & 0xffff;
-        look.any = any, look.base = high >> 7, look.code_bits = 32 - leading_zeros((high >> 7) - (low >> 7));
-        look.trimmed = trailing_zeros(any | any >> 16 | 1u << 7);
-        return look;
+        entry.any = any, entry.base = high >> 7, entry.code_bits = 32 - leading_zeros((high >> 7) - (low >> 7));
+        entry.trimmed = trailing_zeros(any | any >> 16 | 1u << 7);
+        return entry;
     }
 
     // Fills the nonzero halves of a word with ones.
@@ -93,20 +93,20 @@ struct Positive {
     static BUDDY_FN u32 exchange_fields(u32 pair, u32 base) { return (base << 7 | 0x7f) * 0x00010001u - (pair ^ MANTISSAS); }
 
     template <class Row>
-    static BUDDY_FN void write(const u32 (&words)[32], const Look& look, Row& row) {
-        u32 low = interleave_halves(look.some[0]), high = interleave_halves(look.some[1]);
+    static BUDDY_FN void write(const u32 (&words)[32], const Analysis& entry, Row& row) {
+        u32 low = interleave_halves(entry.masks[0]), high = interleave_halves(entry.masks[1]);
         row.clear();
-        row.store(0, look.base | look.code_bits << 8 | look.trimmed << 16 | low << 24);
+        row.store(0, entry.base | entry.code_bits << 8 | entry.trimmed << 16 | low << 24);
         row.store(1, funnel_right(low, high, 8));
-        u32 pending = high >> 8, at = FIRST, field_bits = look.field_bits(), two_bits = field_bits * 0x00010001u;
+        u32 pending = high >> 8, at = FIRST, field_bits = entry.field_bits(), two_bits = field_bits * 0x00010001u;
         u32 closer = (1u << field_bits) - 1;
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) {
             u32 present = nonzero(words[i]), bits = present & two_bits;
-            u32 fields = exchange_fields(words[i], look.base) & present;
+            u32 fields = exchange_fields(words[i], entry.base) & present;
             // Multiplications, whose pipe is idle: one moves the high half down to the end of the
             // low one's field, one moves both up to the position in the stream.
-            u32 second = fields >> 16, both = (second * (present & closer) + (fields - second * 0xffff)) >> look.trimmed;
+            u32 second = fields >> 16, both = (second * (present & closer) + (fields - second * 0xffff)) >> entry.trimmed;
             u64 placed = (u64)both * (1u << at % 32) + pending;
             u32 next = add_halves(bits, at), full = (at ^ next) & 32;
             row.store_if(full, at / 32, (u32)placed);
@@ -120,27 +120,27 @@ struct Positive {
 
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params& params) {
-        Look look = Positive::look(words);
+        Analysis entry = Positive::analyse(words);
         layout = 0;
-        if (look.any == 0) return 0;
-        if (!look.suits()) return Bf16::encode(words, row, layout, params);
-        u32 bits = look.bits();
+        if (entry.any == 0) return 0;
+        if (!entry.is_layout_a()) return Bf16::encode(words, row, layout, params);
+        u32 bits = entry.bits();
         if (bits > STREAM_BITS) return bits;
         forget(words);
-        write(words, look, row);
+        write(words, entry, row);
         return bits;
     }
 
     template <class Row>
     static BUDDY_FN void read(const Row& row, u32 header, u32 low, u32 high, u32 field_bits, u32 (&words)[32]) {
         u32 base = header & 0xff, trimmed = header >> 16 & 0xff;
-        u32 some[2] = {separate_halves(low), separate_halves(high)};
+        u32 masks[2] = {separate_halves(low), separate_halves(high)};
         u32 two_bits = field_bits * 0x00010001u, mask = (((1u << field_bits) - 1) << trimmed) * 0x00010001u;
         // `at` is one word ahead: when it crosses into the next word, that word is loaded.
         u32 first = row.load(2), second = row.load(3), at = FIRST + 32;
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) {
-            u32 window = funnel_right(first, second, at), present = spread_signs(some[i / 16] << (15 - i % 16));
+            u32 window = funnel_right(first, second, at), present = spread_signs(masks[i / 16] << (15 - i % 16));
             u32 bits = present & two_bits, next = add_halves(bits, at);
             u32 fields = permute_bytes(window, window >> (bits & 0xffff), 0x5410) << trimmed & mask;
             words[i] = exchange_fields(fields, base) & present;

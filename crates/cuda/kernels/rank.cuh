@@ -13,9 +13,9 @@ struct Rank {
     static constexpr u32 WORD_BITS = 1024 / COUNT;
     static constexpr u32 RAW_BITS = 1024;
     static constexpr u32 LONGEST = 10;
-    // NO_PLACE stands for a word that is not in the table; NEVER is the length of an index without
+    // ABSENT stands for a word that is not in the table; NEVER is the length of an index without
     // a code.
-    static constexpr u32 NO_PLACE = 16, NEVER = 255;
+    static constexpr u32 ABSENT = 16, NEVER = 255;
     typedef Table<COUNT> Values;
     typedef Prefix<COUNT> Coded;
     typedef typename WordOf<COUNT>::Type Word;
@@ -28,7 +28,7 @@ struct Rank {
 
     // Returns the bits of an index of a length; more than a stream holds if it has no code.
     static BUDDY_FN u32 bits_of(const u32* block, u32 codes, u32 length) {
-        u32 bits = learned_word(block, codes + 1 + 2 * (length < NO_PLACE ? length : NO_PLACE)) >> 24;
+        u32 bits = learned_word(block, codes + 1 + 2 * (length < ABSENT ? length : ABSENT)) >> 24;
         return bits == NEVER ? RAW_BITS : bits;
     }
 
@@ -60,9 +60,9 @@ struct Rank {
         for (u32 i = 0; i < COUNT; i++) {
             if (i % Values::AT_ONCE == 0) block = keep_after(block, absent);
             u32 found = Values::find(block, seed, words[i]), length = found >> 16;
-            absent |= length < NO_PLACE ? 0 : 1u << i;
+            absent |= length < ABSENT ? 0 : 1u << i;
             bits += bits_of(block, codes, length);
-            words[i] = keep(length < NO_PLACE ? (Word)(found & 0xffff) : words[i]);
+            words[i] = keep(length < ABSENT ? (Word)(found & 0xffff) : words[i]);
         }
         if (bits > STREAM_BITS) return RAW_BITS;
         row.clear();
@@ -71,7 +71,7 @@ struct Rank {
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
             bool out = spare && (absent >> i & 1) != 0;
-            u64 pair = learned_pair(block, codes + 2 * (out ? NO_PLACE : length_of((u32)words[i])));
+            u64 pair = learned_pair(block, codes + 2 * (out ? ABSENT : length_of((u32)words[i])));
             u32 code = (u32)pair, rest = (u32)(pair >> 32);
             sink.put(code ^ (out ? 0 : funnel_left(0, (u32)words[i], rest)), byte_of<1>(rest));
             if (spare && out) Coded::put_bits(sink, words[i], WORD_BITS);

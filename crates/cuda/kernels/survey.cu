@@ -19,7 +19,7 @@ struct Span {
 };
 
 // A codec's parameters and output for a span.
-struct Asked {
+struct CodecRequest {
     u8* classes;  // output: the size class of each entry; null if not wanted
     u64 window;
     const u32* learned;
@@ -67,7 +67,7 @@ BUDDY_FN void fetch_tail(const Tile& tile, const u8* from, u32 bytes) {
 // A warp's histogram of sizes in a span. Lane 8 * (codec % 4) + size holds one count of four
 // codecs: one register for all of them, and no reduction over lanes at the end.
 template <u32 CODECS>
-struct Found {
+struct SizeCounts {
     u32 counts[(CODECS + 3) / 4] = {};
 
     // Adds one entry per lane in `lanes`.
@@ -94,34 +94,34 @@ struct Found {
 };
 
 // A tile to be sized: the index of its first entry in the span, and its number of entries.
-struct Look {
+struct TileSizes {
     const Tile& tile;
-    const Asked* asked;
+    const CodecRequest* requests;
     u64 entry;
     u32 entries;
     bool zero;  // this lane's entry is all zeros
 
     // Each codec reloads the words: registers held across codecs would spill in those that need
     // many.
-    template <u32 AT, class Found, class Codec, class... Others>
-    BUDDY_FN void count(Found& found) const {
+    template <u32 AT, class Counts, class Codec, class... Others>
+    BUDDY_FN void count(Counts& counts) const {
         u32 words[WORDS];
         Row(tile).load_all(words);
-        Params params = {(u32)__ldg(&asked[AT].window), 0, (const u32*)__ldg((const u64*)&asked[AT].learned)};
+        Params params = {(u32)__ldg(&requests[AT].window), 0, (const u32*)__ldg((const u64*)&requests[AT].learned)};
         u32 size = zero ? 0 : size_of_bits(Codec::size_bits(words, params));
-        found.template add<AT>(size, tile.lane, entries < WARP ? (1u << entries) - 1 : ALL);
-        u8* classes = (u8*)__ldg((const u64*)&asked[AT].classes);
+        counts.template add<AT>(size, tile.lane, entries < WARP ? (1u << entries) - 1 : ALL);
+        u8* classes = (u8*)__ldg((const u64*)&requests[AT].classes);
         if (classes != nullptr && tile.lane < entries) classes[entry + tile.lane] = (u8)class_of_size(size);
-        if constexpr (sizeof...(Others) > 0) count<AT + 1, Found, Others...>(found);
+        if constexpr (sizeof...(Others) > 0) count<AT + 1, Counts, Others...>(counts);
     }
 };
 
 template <class... Codecs>
 struct Survey {
-    typedef Found<sizeof...(Codecs)> All;
+    typedef SizeCounts<sizeof...(Codecs)> All;
     static constexpr u32 COUNT = sizeof...(Codecs);
 
-    static BUDDY_FN void look(const Tile& tile, const Span& span, const Asked* asked, u64 at, All& found) {
+    static BUDDY_FN void measure(const Tile& tile, const Span& span, const CodecRequest* requests, u64 at, All& counts) {
         const u8* from = span.from + at * TILE_BYTES;
         u64 left = span.bytes - at * TILE_BYTES;
         u32 entries = WARP, words[WORDS];
@@ -133,8 +133,8 @@ struct Survey {
             entries = ((u32)left + BUDDY_ENTRY_BYTES - 1) / BUDDY_ENTRY_BYTES;
         }
         Row(tile).load_all(words);
-        Look look = {tile, asked, at * WARP, entries, all_zero(words)};
-        look.count<0, All, Codecs...>(found);
+        TileSizes sizes = {tile, requests, at * WARP, entries, all_zero(words)};
+        sizes.count<0, All, Codecs...>(counts);
         __syncwarp();
     }
 };
@@ -152,18 +152,18 @@ BUDDY_FN u32 span_of(const Span* spans, u32 count, u64 tile) {
 // Adds the sizes of all spans to `sums`: seven numbers for each codec and span, the spans of a
 // codec together.
 extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
-    buddy_survey(const Span* spans, u32 count, u64 tiles, const Asked* asked, u64* sums) {
+    buddy_survey(const Span* spans, u32 count, u64 tiles, const CodecRequest* requests, u64* sums) {
     typedef Survey<BUDDY_CODECS> Codecs;
     __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
     Tile tile = {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
     u64 warps = (u64)gridDim.x * WARPS, warp = (u64)blockIdx.x * WARPS + threadIdx.x / WARP;
     u64 at = warp * tiles / warps, end = (warp + 1) * tiles / warps;
     if (at >= end) return;
-    Codecs::All found;
+    Codecs::All counts;
     for (u32 index = span_of(spans, count, at); at < end; index++) {
         Span span = spans[index];
         u64 stop = index + 1 < count && spans[index + 1].first < end ? spans[index + 1].first : end;
-        for (; at < stop; at++) Codecs::look(tile, span, asked + span.row * Codecs::COUNT, at - span.first, found);
-        found.flush(sums + index * SUMS, count * SUMS, tile.lane);
+        for (; at < stop; at++) Codecs::measure(tile, span, requests + span.row * Codecs::COUNT, at - span.first, counts);
+        counts.flush(sums + index * SUMS, count * SUMS, tile.lane);
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     kernels::CodecKernels,
     kv::KvKernels,
     linear::LinearKernels,
-    matrix::GivenKernels,
+    matrix::ExternalKernels,
     source::Source,
     survey::Scratch,
 };
@@ -47,7 +47,7 @@ struct Inner {
     linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
     kv: Mutex<Option<Arc<KvKernels>>>,
-    given: Mutex<Option<Arc<GivenKernels>>>,
+    external: Mutex<Option<Arc<ExternalKernels>>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -123,7 +123,7 @@ impl Gpu {
             linear: Mutex::default(),
             scratch: Mutex::default(),
             kv: Mutex::default(),
-            given: Mutex::default(),
+            external: Mutex::default(),
         })))
     }
 
@@ -217,8 +217,8 @@ impl Gpu {
     }
 
     /// Returns the kernels of given memory, if loaded.
-    pub(crate) fn given(&self) -> &Mutex<Option<Arc<GivenKernels>>> {
-        &self.0.given
+    pub(crate) fn external(&self) -> &Mutex<Option<Arc<ExternalKernels>>> {
+        &self.0.external
     }
 
     /// Returns the kernels of KV caches, if loaded.

@@ -46,7 +46,7 @@ pub(crate) struct Order {
     pub(crate) reserved: u32,
 }
 
-/// Rows of a writable matrix: the struct `Rows` of `given.cu`.
+/// Rows of a writable matrix: the struct `Rows` of `external.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct MatrixRows {

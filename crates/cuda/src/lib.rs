@@ -33,8 +33,8 @@ mod codecs;
 mod decode;
 mod driver;
 mod error;
+mod external;
 mod frozen;
-mod given;
 mod gpu;
 mod host;
 mod info;
@@ -62,8 +62,8 @@ pub use cudarc::driver::CudaStream;
 pub use decode::{Decoding, Pick, RmsNorm};
 pub use driver::{Arguments, Launch};
 pub use error::Error;
+pub use external::{BufferBytes, BufferMemory, ExternalBuffer};
 pub use frozen::FrozenBuffer;
-pub use given::{Given, GivenBuffer, Room};
 pub use gpu::Gpu;
 pub use info::{Info, architectures};
 pub use kv::{
@@ -71,7 +71,7 @@ pub use kv::{
 };
 pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Combine, GroupedLinear, Linear, Output, Route, Trial, Weights};
-pub use matrix::GivenMatrix;
+pub use matrix::WritableMatrix;
 pub use norm::{Channels, NormRelu};
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};

@@ -7,7 +7,7 @@ use buddy_core::{ENTRY_BYTES, SECTOR_BYTES, Target};
 use cudarc::driver::{CudaFunction, CudaStream};
 
 use crate::{
-    DeviceSpan, Error, Given, GivenBuffer, Gpu, Room,
+    BufferBytes, BufferMemory, DeviceSpan, Error, ExternalBuffer, Gpu,
     driver::Launch,
     frozen::TILE_ROWS,
     layout::{BuddyView, MatrixRows, Order, PackedMatrixView},
@@ -17,9 +17,9 @@ use crate::{
 /// Places per warp.
 const WARP_PLACES: u64 = 32;
 
-/// The kernels of `given.cu`.
+/// The kernels of `external.cu`.
 #[derive(Debug)]
-pub(crate) struct GivenKernels {
+pub(crate) struct ExternalKernels {
     pub(crate) train: CudaFunction,
     write: CudaFunction,
     read: CudaFunction,
@@ -29,34 +29,39 @@ pub(crate) struct GivenKernels {
 /// overflow slot for every entry: rewriting a row moves nothing, and nothing is ever lost. No
 /// operation waits or allocates.
 #[derive(Debug, Clone)]
-pub struct GivenMatrix<'a> {
+pub struct WritableMatrix<'a> {
     gpu: Gpu,
-    kernels: Arc<GivenKernels>,
+    kernels: Arc<ExternalKernels>,
     /// A buffer of all places, those past the last row included.
-    buffer: GivenBuffer<'a>,
+    buffer: ExternalBuffer<'a>,
     /// The header of an equal frozen matrix.
     header: FrozenHeader,
 }
 
-impl<'a> GivenMatrix<'a> {
+impl<'a> WritableMatrix<'a> {
     /// Returns the memory of a matrix.
     ///
     /// # Errors
     /// [`Error::Weights`] unless columns are a multiple of 64.
-    pub fn room(rows: u32, columns: u32) -> Result<Room, Error> {
-        Ok(Room::of(Target::X4Over3, place_bytes(rows, row_entries(columns)?)))
+    pub fn room(rows: u32, columns: u32) -> Result<BufferBytes, Error> {
+        Ok(BufferBytes::of(Target::X4Over3, place_bytes(rows, row_entries(columns)?)))
     }
 
     /// Creates a matrix over this memory, whose content is arbitrary.
     ///
     /// # Errors
-    /// As for [`room`](Self::room) and [`GivenBuffer::new`].
-    pub fn new(gpu: &Gpu, bf16: Bf16, (rows, columns): (u32, u32), given: Given<'a>) -> Result<Self, Error> {
+    /// As for [`room`](Self::room) and [`ExternalBuffer::new`].
+    pub fn new(
+        gpu: &Gpu,
+        bf16: Bf16,
+        (rows, columns): (u32, u32),
+        given: BufferMemory<'a>,
+    ) -> Result<Self, Error> {
         let (codec, row, target) = (Codec::Bf16(bf16), row_entries(columns)?, Target::X4Over3);
-        let buffer = GivenBuffer::new(gpu, &codec, target, place_bytes(rows, row), given)?;
+        let buffer = ExternalBuffer::new(gpu, &codec, target, place_bytes(rows, row), given)?;
         let bytes = u64::from(rows) * u64::from(row) * ENTRY_BYTES as u64;
         let header = FrozenHeader { codec, target, bytes, row, sectors: 0 };
-        Ok(Self { gpu: gpu.clone(), kernels: gpu.given_kernels()?, buffer, header })
+        Ok(Self { gpu: gpu.clone(), kernels: gpu.external_kernels()?, buffer, header })
     }
 
     /// Fills the matrix with zeros, in stream order.
@@ -144,14 +149,14 @@ impl Gpu {
     ///
     /// # Errors
     /// An error of the compiler or the driver.
-    pub(crate) fn given_kernels(&self) -> Result<Arc<GivenKernels>, Error> {
-        let mut kept = self.given().lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn external_kernels(&self) -> Result<Arc<ExternalKernels>, Error> {
+        let mut kept = self.external().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernels) = &*kept {
             return Ok(kernels.clone());
         }
-        let module = self.module(&Source::given())?;
+        let module = self.module(&Source::external())?;
         let find = |name| self.check("find the kernels", module.load_function(name));
-        let kernels = GivenKernels {
+        let kernels = ExternalKernels {
             train: find("window_train")?,
             write: find("rows_write")?,
             read: find("rows_read")?,
@@ -180,7 +185,7 @@ mod tests {
 
     #[test]
     fn rooms_are_of_whole_tiles() {
-        assert_eq!(GivenMatrix::room(17, 128).unwrap(), Room::of(Target::X4Over3, 32 * 256));
-        assert!(GivenMatrix::room(17, 100).unwrap_err().to_string().contains("64"));
+        assert_eq!(WritableMatrix::room(17, 128).unwrap(), BufferBytes::of(Target::X4Over3, 32 * 256));
+        assert!(WritableMatrix::room(17, 100).unwrap_err().to_string().contains("64"));
     }
 }

@@ -220,9 +220,9 @@ impl Source {
     }
 
     /// Returns the kernels of given memory that no codec has: windows, and writable matrices.
-    pub fn given() -> Self {
+    pub fn external() -> Self {
         let defines = [untrained_window(), format!("BUDDY_WARPS={WARPS}")];
-        Self::new("given.cu", include_str!("../kernels/given.cu"), &defines)
+        Self::new("external.cu", include_str!("../kernels/external.cu"), &defines)
     }
 
     /// Returns the kernels between a decode step's linear layers.
@@ -336,7 +336,7 @@ impl Source {
             .chain(surveys.map(|one| one.expect("codecs of the table")))
             .chain(Activation::ALL.map(Self::activation))
             .chain(linear::sources())
-            .chain([Self::given(), Self::kv(), Self::decode(), Self::norm()])
+            .chain([Self::external(), Self::kv(), Self::decode(), Self::norm()])
             .chain(attention)
             .collect()
     }

@@ -13,7 +13,7 @@ use crate::{
     DeviceSpan, Error, Gpu, Params,
     codecs::{SURVEY_SHAPE, struct_of, survey_groups},
     driver::{Launch, Region},
-    given::check_window,
+    external::check_window,
     learned::Learned,
 };
 
@@ -24,7 +24,7 @@ const SUMS: usize = 7;
 /// Runs of entries in a training sample, and entries per run.
 const SAMPLE_RUNS: u64 = 64;
 const RUN_ENTRIES: u64 = 8;
-/// Threads of the CTA that trains a window, as in `given.cu`.
+/// Threads of the CTA that trains a window, as in `external.cu`.
 const TRAIN_THREADS: u32 = 256;
 
 /// Memory to be sized with a codec.
@@ -155,7 +155,7 @@ impl Gpu {
 
     /// Trains a bf16 window on the same sample, in stream order, and leaves it in device memory as
     /// a 32-bit number, without waiting.
-    /// [`GivenBuffer::with_window`](crate::GivenBuffer::with_window) uses it there.
+    /// [`ExternalBuffer::with_window`](crate::ExternalBuffer::with_window) uses it there.
     ///
     /// # Errors
     /// [`Error::Shape`] unless the memory is aligned to 16 bytes and the window is four bytes, or
@@ -173,7 +173,7 @@ impl Gpu {
         let arguments = (span.address(), entries, runs, run.max(1), window.address());
         let launch = Launch::row(1, TRAIN_THREADS);
         // SAFETY: the arguments of `window_train`; the sample is of the span's whole entries.
-        let launched = unsafe { launch.start(on, &self.given_kernels()?.train, &arguments) };
+        let launched = unsafe { launch.start(on, &self.external_kernels()?.train, &arguments) };
         self.check("start training", launched)
     }
 

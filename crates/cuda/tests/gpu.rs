@@ -4,8 +4,8 @@
 use buddy_codec::{Bf16, Codec, CodecKind, Frozen, FrozenHeader};
 use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{
-    Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, FaultKind, FrozenBuffer, Given, GivenBuffer,
-    Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Room, Source,
+    Attend, BuddyPool, BufferBytes, BufferMemory, Carveout, DeviceBytes, DeviceSpan, Error, ExternalBuffer,
+    FaultKind, FrozenBuffer, Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Source,
 };
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
@@ -322,7 +322,7 @@ fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
         let (codec, target, row) =
             (Codec::Bf16(Bf16::new(108).unwrap()), Target::X4Over3, (columns / 64) as u32);
         let (copied, back) = (room(weights.len()), room(weights.len()));
-        let of = Room::of(target, weights.len());
+        let of = BufferBytes::of(target, weights.len());
         let parts = [of.device, of.metadata, of.overflow].map(room);
         let frozen = room(FrozenBuffer::room(&codec, target, row, weights.len(), 1 << 14));
         let header = FrozenHeader { codec: codec.clone(), target, bytes: weights.len(), row, sectors: 0 };
@@ -330,8 +330,9 @@ fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
 
         let kv = Kv::new(gpu);
         let work = || {
-            let given = Given { device: parts[0].all(), metadata: parts[1].all(), overflow: parts[2].all() };
-            let buffer = GivenBuffer::new(gpu, &codec, target, weights.len(), given).unwrap();
+            let given =
+                BufferMemory { device: parts[0].all(), metadata: parts[1].all(), overflow: parts[2].all() };
+            let buffer = ExternalBuffer::new(gpu, &codec, target, weights.len(), given).unwrap();
             buffer.clear(&stream).unwrap();
             buffer.write(&stream, 0, weights.all()).unwrap();
             buffer.read(&stream, 0, copied.all()).unwrap();

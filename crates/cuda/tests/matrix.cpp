@@ -3,7 +3,7 @@
 // window to stdout.
 #include "row.h"
 
-#include "../kernels/given.cu"
+#include "../kernels/external.cu"
 
 static void take(void* to, size_t bytes) {
     if (bytes && fread(to, 1, bytes, stdin) != bytes) _Exit(3);

@@ -31,7 +31,7 @@ int main() {
         for (u32& word : words) word = value(kind) | value(kind) << 16;
         memcpy(ours, words, sizeof words), memcpy(theirs, words, sizeof words);
         thread::OwnRow row = {}, wanted = {};
-        taken += Positive::look(words).suits();
+        taken += Positive::analyse(words).is_layout_a();
         u32 nibble = encode_words<Positive>(ours, row, params), wanted_nibble = encode_words<Bf16>(theirs, wanted, params);
         if (nibble != wanted_nibble) fail("another nibble", turn);
         if (nibble == RAW || nibble == ZERO) continue;

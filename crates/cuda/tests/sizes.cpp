@@ -21,7 +21,7 @@ int main() {
     std::vector<Quad> learned = take<Quad>(how.learned);
     std::vector<u8> classes(how.classes, 9);
     std::vector<Span> spans(how.spans);
-    std::vector<Asked> asked(how.rows);
+    std::vector<CodecRequest> asked(how.rows);
     for (u64 i = 0; i < how.spans; i++) {
         const u64* number = &numbers[4 * i];
         spans[i] = {data[0].bytes + number[0], number[1], number[2], number[3]};
@@ -32,6 +32,6 @@ int main() {
     }
     std::vector<u64> sums(how.spans * Survey<BUDDY_CODECS>::COUNT * SUMS);
     emu::launch(buddy_survey, dim3((u32)how.blocks), WARPS * WARP, (const Span*)spans.data(), (u32)how.spans, how.tiles,
-                (const Asked*)asked.data(), sums.data());
+                (const CodecRequest*)asked.data(), sums.data());
     fwrite(sums.data(), 8, sums.size(), stdout), fwrite(classes.data(), 1, classes.size(), stdout);
 }

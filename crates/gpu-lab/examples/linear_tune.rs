@@ -67,7 +67,7 @@ fn compile(lines: &[Line], names: &[String]) -> Result<(), Box<dyn Error>> {
     let kind = CodecKind::Bf16;
     let bf16 = [Source::codec(kind), Source::survey(&[kind]), Source::frozen(kind)];
     let needed: Vec<&str> =
-        ["lab.cu", "linear_data", "given"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        ["lab.cu", "linear_data", "external"].into_iter().chain(names.iter().map(String::as_str)).collect();
     let is_needed = |source: &Source| needed.iter().any(|name| source.name.starts_with(name));
     let own = sources().into_iter().chain(Source::all()).filter(is_needed);
     let all = own.chain(Trial::all_forms()).chain(lines.iter().filter_map(|line| line.2.source()));

@@ -26,14 +26,14 @@ BUDDY_STEP wave_window(Field u, Field w, Pool pool, const u8* v, const float* ta
     step_packed<BUDDY_WAVE_PLANES, true>(u, w, pool, v, table, s);
 }
 
-BUDDY_KERNEL light_pages(Field u, Field w, Books* books, const u32* stack, Step s, u32 target) {
+BUDDY_KERNEL light_pages(Field u, Field w, PoolState* books, const u32* stack, Step s, u32 target) {
     light_page(u, w, books, stack, s, target, thread_number());
 }
-BUDDY_KERNEL trim_pages(Field f, Pool pool, Books* books, u32* stack, u64 pages, u32 most) {
+BUDDY_KERNEL trim_pages(Field f, Pool pool, PoolState* books, u32* stack, u64 pages, u32 most) {
     u64 page = thread_number() / 32;
     if (page < pages) trim_page(f, pool, books, stack, page, most, threadIdx.x % 32);
 }
-BUDDY_KERNEL raise_pages(Field f, Pool pool, Books* books, const u32* stack, u64 pages, u32 units, int keep) {
+BUDDY_KERNEL raise_pages(Field f, Pool pool, PoolState* books, const u32* stack, u64 pages, u32 units, int keep) {
     u64 page = thread_number() / 32;
     if (page < pages) raise_page(f, pool, books, stack, page, units, keep, threadIdx.x % 32);
 }

@@ -6,7 +6,7 @@ namespace buddy {
 
 // State of the unit pool. Units below `device_end` and `host_end` have been handed out in order;
 // freed ones are on a stack.
-struct Books {
+struct PoolState {
     u32 device_next, device_end, host_next, host_end;
     int freed;  // on the stack
     u32 lit;    // pages that have units
@@ -16,7 +16,7 @@ struct Books {
 };
 
 // Returns a device unit: a new one, or a freed one.
-BUDDY_FN u32 take_device(Books* b, const u32* stack) {
+BUDDY_FN u32 take_device(PoolState* b, const u32* stack) {
     if (b->device_next < b->device_end) {
         u32 at = atomicAdd(&b->device_next, 1u);
         if (at < b->device_end) return at;
@@ -28,7 +28,7 @@ BUDDY_FN u32 take_device(Books* b, const u32* stack) {
     }
     return NONE;
 }
-BUDDY_FN u32 take_host(Books* b) {
+BUDDY_FN u32 take_host(PoolState* b) {
     if (b->host_next >= b->host_end) return NONE;
     u32 at = atomicAdd(&b->host_next, 1u);
     return at < b->host_end ? at | HOST : NONE;
@@ -38,7 +38,7 @@ BUDDY_FN u32 take_host(Books* b) {
 struct Taken {
     u32 refs[UNITS], on_device;
     bool failed;
-    BUDDY_FN Taken(Books* b, const u32* stack, u32 target) : on_device(0), failed(false) {
+    BUDDY_FN Taken(PoolState* b, const u32* stack, u32 target) : on_device(0), failed(false) {
         bool whole = target == UNITS && b->device_next + 2 * UNITS < b->device_end;
         u32 first = whole ? atomicAdd(&b->device_next, (u32)UNITS) : NONE;
         whole = whole && first + UNITS <= b->device_end;
@@ -52,7 +52,7 @@ struct Taken {
 };
 
 // Allocates units for pages of w that this step may write.
-BUDDY_FN void light_page(const Field& u, const Field& w, Books* b, const u32* stack, const Step& s, u32 target, u64 page) {
+BUDDY_FN void light_page(const Field& u, const Field& w, PoolState* b, const u32* stack, const Step& s, u32 target, u64 page) {
     if (page >= (u64)s.tiles_x * s.tiles_y * s.n.nz || w.refs[page * UNITS] != NONE) return;
     if (!reached(u, s, (int)(page / s.n.nz), (int)(page % s.n.nz))) return;
     Taken taken(b, stack, target);
@@ -66,7 +66,7 @@ BUDDY_FN void light_page(const Field& u, const Field& w, Books* b, const u32* st
 
 // Retargets a page from 1x to 8/7: its last unit moves to host memory if at most `most` bricks use
 // it. One warp per page.
-BUDDY_FN void trim_page(const Field& f, const Pool& pool, Books* b, u32* stack, u64 page, u32 most, u32 lane) {
+BUDDY_FN void trim_page(const Field& f, const Pool& pool, PoolState* b, u32* stack, u64 page, u32 most, u32 lane) {
     u32* ref = f.refs + page * UNITS + UNITS - 1;
     const u32 from = *ref;
     if (from == NONE || (from & HOST)) return;
@@ -90,7 +90,7 @@ BUDDY_FN void trim_page(const Field& f, const Pool& pool, Books* b, u32* stack, 
 
 // The inverse: the first `units` of a page that are in host memory move to freed device units,
 // while more than `keep` of those remain.
-BUDDY_FN void raise_page(const Field& f, const Pool& pool, Books* b, const u32* stack, u64 page, u32 units, int keep, u32 lane) {
+BUDDY_FN void raise_page(const Field& f, const Pool& pool, PoolState* b, const u32* stack, u64 page, u32 units, int keep, u32 lane) {
     for (u32 p = 0; p < units; p++) {
         u32* ref = f.refs + page * UNITS + p;
         const u32 from = *ref;

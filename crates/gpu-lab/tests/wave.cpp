@@ -42,7 +42,7 @@ struct Wave {
     std::vector<u8> device, host;
     std::vector<u32> stack, v;
     Pool pool;
-    Books books = {};
+    PoolState books = {};
     float *plain_u, *plain_w;
     u32 tiles;
 

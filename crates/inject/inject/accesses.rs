@@ -42,8 +42,7 @@ impl Accesses {
                 packed_words(extra as *const u64)
             }
         };
-        let mut slots: Vec<(usize, u64)> =
-            words.iter().filter_map(|word| book.find(*word)).collect();
+        let mut slots: Vec<(usize, u64)> = words.iter().filter_map(|word| book.find(*word)).collect();
         slots.sort_unstable();
         slots.dedup();
         for (slot, bytes) in slots {

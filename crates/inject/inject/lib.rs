@@ -12,7 +12,6 @@ mod calls;
 mod cupti;
 mod driver;
 mod frames;
-mod learn;
 mod library;
 mod lines;
 mod look;
@@ -21,6 +20,7 @@ mod settings;
 mod site;
 mod spacing;
 mod spans;
+mod training;
 mod watcher;
 
 use std::{

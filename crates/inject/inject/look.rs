@@ -5,17 +5,17 @@ use std::{collections::HashMap, ffi::c_void, fs, path::Path, slice};
 
 use crate::{
     driver::Driver,
-    learn::{AT_ONCE, Asked, Lesson, RUN_BYTES, UNTAUGHT, places},
     lines::{SUMS, write_part},
     settings::Settings,
     spans::{ASKED, PAGE_CLASSES, Part, Table},
+    training::{AT_ONCE, PendingTraining, RUN_BYTES, TrainedCodec, UNTRAINED, places},
 };
 
 /// Alignment of a codec's block, in 64-bit words.
 const BLOCK_WORDS: usize = 32;
 
 /// Per-context state of the library.
-struct Eye {
+struct ContextState {
     /// One kernel per group of codecs.
     kernels: Vec<u64>,
     multiprocessors: u32,
@@ -27,17 +27,17 @@ struct Eye {
     staging: usize,
     staged: usize,
     /// Trained parameters on the device: window and address for each trained codec, by slot.
-    taught: HashMap<u64, Vec<[u64; 2]>>,
+    on_device: HashMap<u64, Vec<[u64; 2]>>,
 }
 
 /// State by context, and trained parameters by slot.
 #[derive(Default)]
-pub(crate) struct Eyes {
-    contexts: HashMap<u64, Eye>,
-    lessons: HashMap<u64, Vec<Lesson>>,
+pub(crate) struct Contexts {
+    contexts: HashMap<u64, ContextState>,
+    trained: HashMap<u64, Vec<TrainedCodec>>,
 }
 
-impl Eyes {
+impl Contexts {
     /// Drops the state of a context that ends; the driver frees its memory.
     pub(crate) fn forget(&mut self, context: u64) {
         self.contexts.remove(&context);
@@ -54,14 +54,14 @@ impl Eyes {
         log: &mut Vec<u8>,
     ) -> Result<(), String> {
         if !self.contexts.contains_key(&context) {
-            self.contexts.insert(context, Eye::open(driver, settings)?);
+            self.contexts.insert(context, ContextState::open(driver, settings)?);
         }
-        let Some(eye) = self.contexts.get_mut(&context) else { return Ok(()) };
+        let Some(state) = self.contexts.get_mut(&context) else { return Ok(()) };
         let table = Table::new(allocations);
         if settings.learns.contains(&true) {
-            eye.learn(driver, settings, &table, &mut self.lessons)?;
+            state.train(driver, settings, &table, &mut self.trained)?;
         }
-        let (sums, classes) = eye.count(driver, settings, &table)?;
+        let (sums, classes) = state.count(driver, settings, &table)?;
         for part in &table.parts {
             write_part(log, &table, part, sums, classes);
         }
@@ -76,12 +76,12 @@ impl Eyes {
         allocations: &[(String, u64, u64)],
         folder: &Path,
     ) -> Result<(), String> {
-        let Some(eye) = self.contexts.get(&context) else { return Ok(()) };
+        let Some(state) = self.contexts.get(&context) else { return Ok(()) };
         for (name, base, bytes) in allocations {
             let mut copy = vec![0u8; *bytes as usize];
             // SAFETY: the allocation is live, and has this length.
-            unsafe { driver.copy_out(copy.as_mut_ptr() as usize, *base, copy.len(), eye.stream) }?;
-            driver.wait(eye.stream)?;
+            unsafe { driver.copy_out(copy.as_mut_ptr() as usize, *base, copy.len(), state.stream) }?;
+            driver.wait(state.stream)?;
             let file = folder.join(name);
             fs::write(&file, copy).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         }
@@ -89,7 +89,7 @@ impl Eyes {
     }
 }
 
-impl Eye {
+impl ContextState {
     fn open(driver: &Driver, settings: &Settings) -> Result<Self, String> {
         let (architecture, multiprocessors) = driver.describe()?;
         let mut kernels = Vec::new();
@@ -98,8 +98,8 @@ impl Eye {
             let code = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
             kernels.push(driver.kernel(&code, c"buddy_survey")?);
         }
-        let (stream, taught) = (driver.new_stream()?, HashMap::new());
-        Ok(Self { kernels, multiprocessors, stream, scratch: 0, bytes: 0, staging: 0, staged: 0, taught })
+        let (stream, on_device) = (driver.new_stream()?, HashMap::new());
+        Ok(Self { kernels, multiprocessors, stream, scratch: 0, bytes: 0, staging: 0, staged: 0, on_device })
     }
 
     /// Returns device scratch memory of at least `bytes` bytes.
@@ -141,17 +141,17 @@ impl Eye {
     }
 
     /// Trains codecs on new allocations. Parameters are kept once a sample was not all zeros.
-    fn learn(
+    fn train(
         &mut self,
         driver: &Driver,
         settings: &Settings,
         table: &Table,
-        lessons: &mut HashMap<u64, Vec<Lesson>>,
+        trained: &mut HashMap<u64, Vec<TrainedCodec>>,
     ) -> Result<(), String> {
-        if !lessons.contains_key(&UNTAUGHT) {
-            lessons.insert(UNTAUGHT, Asked::about(settings, UNTAUGHT, &[])?.answer(settings)?);
+        if !trained.contains_key(&UNTRAINED) {
+            trained.insert(UNTRAINED, PendingTraining::about(settings, UNTRAINED, &[])?.answer(settings)?);
         }
-        let new = table.parts.iter().filter(|part| !lessons.contains_key(&(part.slot as u64)));
+        let new = table.parts.iter().filter(|part| !trained.contains_key(&(part.slot as u64)));
         for some in new.collect::<Vec<&Part>>().chunks(AT_ONCE) {
             let mut asked = Vec::new();
             for part in some {
@@ -159,29 +159,32 @@ impl Eye {
                 // SAFETY: the places are inside a live allocation.
                 let sample = unsafe { self.fetch(driver, &places, part.bytes.min(RUN_BYTES) as usize) }?;
                 if sample.iter().any(|byte| *byte != 0) {
-                    asked.push((part.slot as u64, Asked::about(settings, part.slot as u64, sample)?));
+                    asked.push((
+                        part.slot as u64,
+                        PendingTraining::about(settings, part.slot as u64, sample)?,
+                    ));
                 }
             }
             for (slot, asked) in asked {
-                lessons.insert(slot, asked.answer(settings)?);
+                trained.insert(slot, asked.answer(settings)?);
             }
         }
-        let slots = table.parts.iter().map(|part| part.slot as u64).chain([UNTAUGHT]);
-        for (slot, lessons) in slots.filter_map(|slot| Some((slot, lessons.get(&slot)?))) {
-            if !self.taught.contains_key(&slot) {
-                let taught = self.teach(driver, lessons)?;
-                self.taught.insert(slot, taught);
+        let slots = table.parts.iter().map(|part| part.slot as u64).chain([UNTRAINED]);
+        for (slot, trained) in slots.filter_map(|slot| Some((slot, trained.get(&slot)?))) {
+            if !self.on_device.contains_key(&slot) {
+                let on_device = self.upload(driver, trained)?;
+                self.on_device.insert(slot, on_device);
             }
         }
         Ok(())
     }
 
     /// Copies trained parameters to device memory. Returns window and address for each codec.
-    fn teach(&self, driver: &Driver, lessons: &[Lesson]) -> Result<Vec<[u64; 2]>, String> {
+    fn upload(&self, driver: &Driver, trained: &[TrainedCodec]) -> Result<Vec<[u64; 2]>, String> {
         let (mut words, mut starts) = (Vec::new(), Vec::new());
-        for lesson in lessons {
+        for one in trained {
             starts.push(8 * words.len() as u64);
-            words.extend_from_slice(&lesson.block);
+            words.extend_from_slice(&one.block);
             words.resize(words.len().next_multiple_of(BLOCK_WORDS), 0);
         }
         let mut at = 0;
@@ -190,8 +193,8 @@ impl Eye {
             // SAFETY: the memory of this size was just allocated.
             unsafe { driver.send(at, &words, self.stream) }?;
         }
-        let place = |(lesson, start): (&Lesson, u64)| [lesson.window, at + start];
-        Ok(lessons.iter().zip(starts).map(place).collect())
+        let place = |(one, start): (&TrainedCodec, u64)| [one.window, at + start];
+        Ok(trained.iter().zip(starts).map(place).collect())
     }
 
     /// Returns the sums of every span and codec, and the classes of the picture's pages with the
@@ -211,7 +214,9 @@ impl Eye {
         let (sums_at, classes_at) = (at + table_bytes as u64, at + (table_bytes + sums_bytes) as u64);
         let mut numbers = table.numbers.clone();
         for group in &settings.groups {
-            numbers.extend(table.asked(group.clone(), classes_at, |slot, codec| self.lesson(settings, slot, codec)));
+            numbers.extend(
+                table.asked(group.clone(), classes_at, |slot, codec| self.parameters(settings, slot, codec)),
+            );
         }
         // SAFETY: the scratch memory has room for all three, one after the other.
         unsafe {
@@ -233,13 +238,13 @@ impl Eye {
     }
 
     /// Returns window and block of a codec for a slot; zeros if it is not trainable.
-    fn lesson(&self, settings: &Settings, slot: usize, codec: usize) -> [u64; 2] {
+    fn parameters(&self, settings: &Settings, slot: usize, codec: usize) -> [u64; 2] {
         if !settings.learns[codec] {
             return [0; 2];
         }
         let learning = settings.learns[..codec].iter().filter(|learns| **learns).count();
-        let taught = self.taught.get(&(slot as u64)).or_else(|| self.taught.get(&UNTAUGHT));
-        taught.map_or([0; 2], |taught| taught[learning])
+        let on_device = self.on_device.get(&(slot as u64)).or_else(|| self.on_device.get(&UNTRAINED));
+        on_device.map_or([0; 2], |on_device| on_device[learning])
     }
 
     fn launch(

@@ -92,13 +92,13 @@ impl Table {
         self.parts.len() + self.picture_pages
     }
 
-    /// Returns the parameters of some codecs, row by row; `lesson` has the window and block of a
+    /// Returns the parameters of some codecs, row by row; `parameters` has the window and block of a
     /// codec for a slot. The picture's pages request classes from the first codec only.
     pub(crate) fn asked(
         &self,
         codecs: Range<usize>,
         classes: u64,
-        lesson: impl Fn(usize, usize) -> [u64; 2],
+        parameters: impl Fn(usize, usize) -> [u64; 2],
     ) -> Vec<u64> {
         let places =
             |part: &Part| (part.row..part.row + part.rows).map(|row| classes + row as u64 * PAGE_CLASSES);
@@ -107,7 +107,7 @@ impl Table {
         let mut numbers = Vec::with_capacity(ASKED * codecs.len() * self.rows());
         for (slot, place) in rows {
             for codec in codecs.clone() {
-                let [window, block] = lesson(slot, codec);
+                let [window, block] = parameters(slot, codec);
                 numbers.extend([if codec == 0 { place } else { 0 }, window, block]);
             }
         }

@@ -19,7 +19,7 @@ use crate::{
     book::{Book, Event, Span},
     calls::{Call, Parameters},
     driver::Driver,
-    look::Eyes,
+    look::Contexts,
     pieces::Named,
     settings::{Settings, When, rank},
     site::Sites,
@@ -46,7 +46,7 @@ struct State {
     book: Book,
     sites: Sites,
     spacing: Spacing,
-    eyes: Eyes,
+    contexts: Contexts,
     accesses: Accesses,
     unfollowed: u64,
     /// True if the program reports pieces of its memory.
@@ -68,7 +68,7 @@ impl Watcher {
             book: Book::default(),
             sites: Sites::default(),
             spacing,
-            eyes: Eyes::default(),
+            contexts: Contexts::default(),
             accesses: Accesses::default(),
             unfollowed: 0,
             cuts: false,
@@ -116,9 +116,8 @@ impl Watcher {
         let totals = self.totals(&state);
         let unfollowed = state.unfollowed;
         let nanoseconds = self.began.elapsed().as_nanos();
-        state.write(format!(
-            "{lines}unknown {unknown}\nunfollowed {unfollowed}\n{totals}end {nanoseconds}\n"
-        ));
+        state
+            .write(format!("{lines}unknown {unknown}\nunfollowed {unfollowed}\n{totals}end {nanoseconds}\n"));
     }
 
     /// Returns the line `totals LAUNCHES ALLOCATIONS SHORT SHORT-BYTES PEAK-BYTES`.
@@ -131,7 +130,7 @@ impl Watcher {
 
     pub(crate) fn context_ends(&self, context: u64) -> Result<(), String> {
         let mut state = self.state();
-        state.eyes.forget(context);
+        state.contexts.forget(context);
         state.apply(&Event::ContextEnds { context }, self.settings.events);
         Ok(())
     }
@@ -286,8 +285,8 @@ impl Watcher {
                 break;
             }
             seen = self.driver.within(context, || {
-                let State { eyes, .. } = state;
-                eyes.look(&self.driver, &self.settings, context, allocations, &mut seen_text)?;
+                let State { contexts, .. } = state;
+                contexts.look(&self.driver, &self.settings, context, allocations, &mut seen_text)?;
                 self.dump(state, context, allocations)
             });
         }
@@ -308,7 +307,7 @@ impl Watcher {
         fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let named = |&(slot, base, bytes): &(usize, u64, u64)| (slot.to_string(), base, bytes);
         let named: Vec<_> = allocations.iter().map(named).collect();
-        state.eyes.dump(&self.driver, context, &named, &folder)
+        state.contexts.dump(&self.driver, context, &named, &folder)
     }
 }
 

@@ -15,9 +15,9 @@ mod looks;
 mod record;
 mod report;
 mod run;
-mod teacher;
 #[cfg(test)]
 mod tests;
+mod training;
 
 pub use dump::collect;
 pub use error::Error;
@@ -25,7 +25,7 @@ pub use log::{Slot, Totals, Watched, parse};
 pub use looks::{Look, Seen};
 pub use report::report;
 pub use run::{Request, When, cupti_files, prepare, run_unwatched, watch};
-pub use teacher::{Learned, Lesson, Teach, UNTAUGHT};
+pub use training::{Learned, Train, TrainedCodec, UNTRAINED};
 
 /// The library that a watched program loads.
 pub const INJECTED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbuddy_watch.so"));

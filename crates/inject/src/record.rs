@@ -6,7 +6,7 @@ use buddy_core::{Dtype, PageMap};
 use buddy_record::{AllocationInfo, AllocationSizes, RunInfo, RunRecord, SnapshotInfo};
 use serde_json::{Map, Value, json};
 
-use crate::{Lesson, Look, Seen, UNTAUGHT, Watched};
+use crate::{Look, Seen, TrainedCodec, UNTRAINED, Watched};
 
 impl Watched {
     /// Returns an allocation's name: its call site, and a number from the second of the site on.
@@ -71,7 +71,7 @@ impl Watched {
         });
         let mut all = all.as_object().cloned().unwrap_or_default();
         if !self.learned.is_empty() {
-            let codecs = |slot| self.lessons(slot).map(|(_, lesson)| lesson.parameters.clone()).collect();
+            let codecs = |slot| self.trained(slot).map(|(_, one)| one.parameters.clone()).collect();
             let learned = slots.iter().map(|&slot| (self.name(slot), Value::Array(codecs(slot))));
             all.insert("learned_codecs".to_owned(), Value::Object(learned.collect()));
         }
@@ -79,8 +79,8 @@ impl Watched {
     }
 
     /// Returns the codecs' parameters trained on an allocation, or the untrained ones.
-    fn lessons(&self, slot: usize) -> impl Iterator<Item = (&String, &Lesson)> {
-        self.learned.get(&(slot as u64)).or_else(|| self.learned.get(&UNTAUGHT)).into_iter().flatten()
+    fn trained(&self, slot: usize) -> impl Iterator<Item = (&String, &TrainedCodec)> {
+        self.learned.get(&(slot as u64)).or_else(|| self.learned.get(&UNTRAINED)).into_iter().flatten()
     }
 
     fn sizes(&self, slot: usize, seen: &Seen) -> AllocationSizes {
@@ -93,10 +93,7 @@ impl Watched {
             histograms: histograms.collect(),
             pages: pages.ok().map(|map| (named(0), map)).into_iter().collect(),
             blocks: blocks.collect(),
-            parameter_bytes: self
-                .lessons(slot)
-                .map(|(codec, lesson)| (codec.clone(), lesson.bytes))
-                .collect(),
+            parameter_bytes: self.trained(slot).map(|(codec, one)| (codec.clone(), one.bytes)).collect(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     Error, INJECTED, Watched,
     child::run,
     parse,
-    teacher::{Teach, while_teaching},
+    training::{Train, while_training},
 };
 
 /// File name of the library.
@@ -47,7 +47,7 @@ pub struct Request {
     /// The trainable ones of these codecs.
     pub learning: Vec<String>,
     /// Trains one of them.
-    pub teach: Teach,
+    pub train: Train,
     /// Warps per CTA of the kernels, and CTAs per SM.
     pub shape: (u32, u32),
     /// When snapshots are taken.
@@ -87,11 +87,11 @@ pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
     let folder = &request.folder.canonicalize().map_err(Error::file(&request.folder))?;
     let mut program = program(&request.command);
     program.env("CUDA_INJECTION64_PATH", folder.join(LIBRARY)).env("BUDDY_WATCH", folder);
-    let (status, mut lessons) =
-        while_teaching(folder, &request.learning, request.teach, || run(&mut program))?;
+    let (status, mut trained) =
+        while_training(folder, &request.learning, request.train, || run(&mut program))?;
     let mut watched = logs(folder)?;
     for one in &mut watched {
-        one.learned = lessons.remove(&one.name).unwrap_or_default();
+        one.learned = trained.remove(&one.name).unwrap_or_default();
     }
     Ok((status?, watched))
 }

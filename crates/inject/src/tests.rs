@@ -5,9 +5,6 @@
 mod book;
 #[path = "../inject/frames.rs"]
 mod frames;
-#[path = "../inject/learn.rs"]
-#[allow(dead_code)]
-mod learn;
 #[path = "../inject/lines.rs"]
 mod lines;
 #[path = "../inject/settings.rs"]
@@ -18,6 +15,9 @@ mod spacing;
 #[path = "../inject/spans.rs"]
 #[allow(dead_code)]
 mod spans;
+#[path = "../inject/training.rs"]
+#[allow(dead_code)]
+mod training;
 
 mod books;
 mod logs;

@@ -11,7 +11,7 @@ use std::{
 
 use buddy_codec::Bf16;
 use buddy_core::Entry;
-use buddy_inject::{Lesson, Request, Watched, When, prepare, watch};
+use buddy_inject::{Request, TrainedCodec, Watched, When, prepare, watch};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -29,10 +29,10 @@ fn compile(arguments: &[&str], source: &str, to: &Path) {
 }
 
 /// Trained bf16, and a codec whose parameters are the size of its sample.
-fn teach(codec: &str, sample: &[Entry]) -> Lesson {
+fn train(codec: &str, sample: &[Entry]) -> TrainedCodec {
     let block = if codec == "bf16" { Vec::new() } else { vec![sample.len() as u32, 0, 7] };
     let (window, bytes) = (u32::from(Bf16::train(sample).window()), 1 + sample.len() as u64);
-    Lesson { window, block, bytes, parameters: json!({ "codec": codec, "entries": sample.len() }) }
+    TrainedCodec { window, block, bytes, parameters: json!({ "codec": codec, "entries": sample.len() }) }
 }
 
 /// Watches the program with these arguments.
@@ -53,7 +53,7 @@ fn watched_all(arguments: &[&str], when: When, dump: bool) -> (TempDir, ExitStat
         groups: groups.into(),
         kernels: kernels.into(),
         learning: ["bf16", "table64"].map(str::to_owned).into(),
-        teach,
+        train,
         shape: (4, 2),
         when,
         dump: dump.then(|| at("dump")),
@@ -165,7 +165,7 @@ fn a_process_that_becomes_another_program_has_a_record_of_each() {
     assert_eq!((all[0].pid, format!("{}-2", all[0].name)), (all[1].pid, all[1].name.clone()));
     assert!(all.iter().all(|one| one.record().is_some() && one.stopped.is_none()));
     assert_eq!(all.iter().map(|one| one.ended.is_some()).collect::<Vec<_>>(), [false, true]);
-    assert_eq!(all[0].learned, all[1].learned, "each has its own lessons");
+    assert_eq!(all[0].learned, all[1].learned, "each has its own codecs");
 }
 
 #[test]

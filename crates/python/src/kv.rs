@@ -96,8 +96,8 @@ pub(crate) fn kv_append_attend(
     spans: [Range; 6],
 ) -> PyResult<()> {
     let (layer, sequences, group, scale) = asked;
-    let [rows, turns, out, table, lengths, scratch] = spans.map(on_gpu);
-    let (tokens, queries, fresh) = (1, out, Fresh { rows, turns });
+    let [rows, rope, out, table, lengths, scratch] = spans.map(on_gpu);
+    let (tokens, queries, fresh) = (1, out, Fresh { rows, rope });
     let attend = Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch };
     // SAFETY: page and RoPE tables cover the capacity, and no kernel of this step writes lengths or
     // tokens.

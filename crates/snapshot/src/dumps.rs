@@ -19,7 +19,7 @@ use crate::{
     Array, Error, Pattern, array_files,
     folder::INDEX,
     open,
-    pattern::{Told, guess},
+    pattern::{DumpName, guess},
 };
 
 /// Dumps, sorted into snapshots.
@@ -43,7 +43,7 @@ impl Dumps {
         if pattern.is_none() && files.iter().any(|path| is_of_a_model(path)) {
             return Self::of_files(dir, dtype, "the files of a model");
         }
-        let (told, how) = match (pattern, dirs.is_empty(), files.is_empty()) {
+        let (dump, how) = match (pattern, dirs.is_empty(), files.is_empty()) {
             (_, true, true) => return Err(Error::NoRun),
             (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern)?,
             (None, true, false) => series(&files).unwrap_or_else(|| (single(files), "one snapshot")),
@@ -51,7 +51,7 @@ impl Dumps {
             (None, false, false) => return Err(Error::MixedDumps),
         };
         let mut snapshots: BTreeMap<u64, BTreeMap<String, PathBuf>> = BTreeMap::new();
-        for (Told { step, name }, path) in told {
+        for (DumpName { step, name }, path) in dump {
             if snapshots.entry(step).or_default().insert(name.clone(), path).is_some() {
                 return Err(Error::Duplicate(name));
             }
@@ -93,7 +93,7 @@ impl Dumps {
     }
 }
 
-type Sorted = Vec<(Told, PathBuf)>;
+type Sorted = Vec<(DumpName, PathBuf)>;
 
 /// Returns true for a file that accompanies a model's weights and holds none.
 fn is_of_a_model(path: &Path) -> bool {
@@ -107,18 +107,18 @@ fn file_name(path: &Path) -> String {
 
 /// Makes each file an allocation of one snapshot.
 fn single(files: Vec<PathBuf>) -> Sorted {
-    files.into_iter().map(|path| (Told { step: 0, name: file_name(&path) }, path)).collect()
+    files.into_iter().map(|path| (DumpName { step: 0, name: file_name(&path) }, path)).collect()
 }
 
 /// Returns the series that all files form, if any: equal digits, at least two steps, every
 /// allocation at every step.
 fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
-    let told = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
-    let steps: BTreeSet<u64> = told.iter().map(|(told, _)| told.step).collect();
-    let names: BTreeSet<&str> = told.iter().map(|(told, _)| told.name.as_str()).collect();
-    let digits: BTreeSet<usize> = told.iter().map(|&(_, digits)| digits).collect();
-    let whole = steps.len() > 1 && digits.len() == 1 && told.len() == steps.len() * names.len();
-    let sorted = || told.iter().map(|(told, _)| told.clone()).zip(files.iter().cloned()).collect();
+    let dump = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
+    let steps: BTreeSet<u64> = dump.iter().map(|(dump, _)| dump.step).collect();
+    let names: BTreeSet<&str> = dump.iter().map(|(dump, _)| dump.name.as_str()).collect();
+    let digits: BTreeSet<usize> = dump.iter().map(|&(_, digits)| digits).collect();
+    let whole = steps.len() > 1 && digits.len() == 1 && dump.len() == steps.len() * names.len();
+    let sorted = || dump.iter().map(|(dump, _)| dump.clone()).zip(files.iter().cloned()).collect();
     whole.then(|| (sorted(), "files NAME_STEP, a series (for an allocation each, give --pattern '{name}')"))
 }
 
@@ -133,8 +133,8 @@ fn by_pattern(
         files.extend(list(below)?);
     }
     let relative = |path: &Path| path.strip_prefix(dir).unwrap_or(path).to_string_lossy().into_owned();
-    let told = |path: PathBuf| pattern.read(&relative(&path)).map(|told| (told, path));
-    let sorted: Sorted = files.into_iter().filter_map(told).collect();
+    let dump = |path: PathBuf| pattern.read(&relative(&path)).map(|dump| (dump, path));
+    let sorted: Sorted = files.into_iter().filter_map(dump).collect();
     if sorted.is_empty() { Err(Error::NoMatch) } else { Ok((sorted, "by the pattern")) }
 }
 
@@ -169,7 +169,7 @@ fn numbered(dirs: &[PathBuf]) -> Result<Sorted, Error> {
         if files.is_empty() {
             return Err(Error::NoArrays.at(dir.display()));
         }
-        sorted.extend(files.into_iter().map(|path| (Told { step, name: file_name(&path) }, path)));
+        sorted.extend(files.into_iter().map(|path| (DumpName { step, name: file_name(&path) }, path)));
     }
     Ok(sorted)
 }

@@ -19,7 +19,7 @@ enum Part {
 
 /// The allocation and the step of a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Told {
+pub(crate) struct DumpName {
     pub(crate) step: u64,
     pub(crate) name: String,
 }
@@ -51,29 +51,29 @@ impl FromStr for Pattern {
 
 impl Pattern {
     /// Matches a path relative to the dumps' directory; returns `None` if it does not match.
-    pub(crate) fn read(&self, path: &str) -> Option<Told> {
-        let mut told = Told { step: 0, name: String::new() };
-        follow(&self.0, path, &mut told).then_some(told)
+    pub(crate) fn read(&self, path: &str) -> Option<DumpName> {
+        let mut dump = DumpName { step: 0, name: String::new() };
+        follow(&self.0, path, &mut dump).then_some(dump)
     }
 }
 
 /// Returns true if `parts` match all of `text`.
-fn follow(parts: &[Part], text: &str, told: &mut Told) -> bool {
+fn follow(parts: &[Part], text: &str, dump: &mut DumpName) -> bool {
     let Some((first, rest)) = parts.split_first() else { return text.is_empty() };
     match first {
-        Part::Text(wanted) => text.strip_prefix(wanted.as_str()).is_some_and(|text| follow(rest, text, told)),
+        Part::Text(wanted) => text.strip_prefix(wanted.as_str()).is_some_and(|text| follow(rest, text, dump)),
         Part::Step => {
             let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             text[..digits].parse().is_ok_and(|step| {
-                told.step = step;
-                follow(rest, &text[digits..], told)
+                dump.step = step;
+                follow(rest, &text[digits..], dump)
             })
         }
         Part::Name => text.char_indices().skip(1).map(|(at, _)| at).chain([text.len()]).any(|end| {
             let (name, after) = text.split_at(end);
-            let fits = !name.is_empty() && !name.contains('/') && follow(rest, after, told);
+            let fits = !name.is_empty() && !name.contains('/') && follow(rest, after, dump);
             if fits {
-                told.name = name.to_owned();
+                dump.name = name.to_owned();
             }
             fits
         }),
@@ -82,7 +82,7 @@ fn follow(parts: &[Part], text: &str, told: &mut Told) -> bool {
 
 /// Guesses the step of a dump in a series: two or more digits after a separator at the end of the
 /// stem, as in `rho_00100.dat`. Also returns the number of digits.
-pub(crate) fn guess(file: &str) -> Option<(Told, usize)> {
+pub(crate) fn guess(file: &str) -> Option<(DumpName, usize)> {
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
     let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = &stem[name.len()..];
@@ -90,24 +90,24 @@ pub(crate) fn guess(file: &str) -> Option<(Told, usize)> {
     if digits.len() < 2 {
         return None;
     }
-    Some((Told { step: digits.parse().ok()?, name: short.to_owned() }, digits.len()))
+    Some((DumpName { step: digits.parse().ok()?, name: short.to_owned() }, digits.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(pattern: &str, path: &str) -> Option<(u64, String)> {
-        pattern.parse::<Pattern>().unwrap().read(path).map(|told| (told.step, told.name))
+    fn dump(pattern: &str, path: &str) -> Option<(u64, String)> {
+        pattern.parse::<Pattern>().unwrap().read(path).map(|dump| (dump.step, dump.name))
     }
 
     #[test]
     fn patterns_read_names() {
-        assert_eq!(told("{name}_{step}.dat", "rho_x_00100.dat"), Some((100, "rho_x".to_owned())));
-        assert_eq!(told("step_{step}/{name}.f32", "step_7/u.f32"), Some((7, "u".to_owned())));
-        assert_eq!(told("{name}", "layer_00.bin"), Some((0, "layer_00.bin".to_owned())));
-        assert_eq!(told("{name}_{step}.dat", "rho_.dat"), None);
-        assert_eq!(told("{name}.dat", "a/b.dat"), None);
+        assert_eq!(dump("{name}_{step}.dat", "rho_x_00100.dat"), Some((100, "rho_x".to_owned())));
+        assert_eq!(dump("step_{step}/{name}.f32", "step_7/u.f32"), Some((7, "u".to_owned())));
+        assert_eq!(dump("{name}", "layer_00.bin"), Some((0, "layer_00.bin".to_owned())));
+        assert_eq!(dump("{name}_{step}.dat", "rho_.dat"), None);
+        assert_eq!(dump("{name}.dat", "a/b.dat"), None);
         for bad in ["{nmae}", "{name", "{step}", "{name}{step}{step}"] {
             assert!(bad.parse::<Pattern>().is_err(), "{bad}");
         }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_guess_wants_a_separator_and_two_digits() {
-        let read = |file: &str| guess(file).map(|(told, digits)| (told.step, told.name, digits));
+        let read = |file: &str| guess(file).map(|(dump, digits)| (dump.step, dump.name, digits));
         assert_eq!(read("rho_00100.dat"), Some((100, "rho".to_owned(), 5)));
         assert_eq!(read("u-01"), Some((1, "u".to_owned(), 2)));
         for none in ["rho.dat", "rho_1.dat", "rho100.dat", "_00.dat", "v_99999999999999999999999.dat"] {

@@ -6,7 +6,7 @@ use buddy_core::{Entry, Layout};
 use super::{own, prefix::codes};
 
 /// Symbol of a word that is not in the table.
-const NO_PLACE: usize = 16;
+const ABSENT: usize = 16;
 
 /// A codec as the format page specifies it.
 pub(crate) struct Page {
@@ -31,7 +31,7 @@ impl Page {
         let mut text = String::new();
         for word in own::numbers(entry, self.bits) {
             let place = self.values.iter().position(|&value| value == word);
-            let length = place.map_or(NO_PLACE, |place| (0..).find(|&length| place >> length == 0).unwrap());
+            let length = place.map_or(ABSENT, |place| (0..).find(|&length| place >> length == 0).unwrap());
             if self.codes[length].is_empty() {
                 return None;
             }
@@ -52,7 +52,7 @@ impl Page {
             let length = self.codes.iter().position(found)?;
             rest.text(self.codes[length].len())?;
             let place = match length {
-                NO_PLACE => {
+                ABSENT => {
                     words.push(rest.number(self.bits)?);
                     continue;
                 }

@@ -49,7 +49,7 @@ unsafe impl DeviceRepr for RoutingView {}
 unsafe impl DeviceRepr for CombiningView {}
 // SAFETY: likewise, the struct of `unpack.cu`.
 unsafe impl DeviceRepr for Unpacking {}
-// SAFETY: likewise, the struct `Rows` of `given.cu`.
+// SAFETY: likewise, the struct `Rows` of `external.cu`.
 unsafe impl DeviceRepr for MatrixRows {}
 // SAFETY: likewise, the struct `KvCache` of `kv.cuh`.
 unsafe impl DeviceRepr for KvView {}

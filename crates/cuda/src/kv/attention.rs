@@ -27,10 +27,10 @@ pub struct AttentionArguments {
     out: u64,
     table: u64,
     lengths: u64,
-    parts: u64,
-    counts: u64,
+    partials: u64,
+    counters: u64,
     pub(super) rows: u64,
-    pub(super) turns: u64,
+    pub(super) rope: u64,
     table_stride: u32,
     sequences: u32,
     tokens: u32,
@@ -80,10 +80,10 @@ impl KvShape {
     /// per column.
     pub fn scratch_bytes(self, sequences: u32, multiprocessors: u32) -> u64 {
         let part = 4 * (u64::from(self.head_values) + 2) * u64::from(MOST_COLUMNS);
-        self.counts_bytes(sequences) + 2 * u64::from(multiprocessors) * part
+        self.counter_bytes(sequences) + 2 * u64::from(multiprocessors) * part
     }
 
-    fn counts_bytes(self, sequences: u32) -> u64 {
+    fn counter_bytes(self, sequences: u32) -> u64 {
         (4 * u64::from(sequences) * u64::from(self.heads)).next_multiple_of(ALIGN)
     }
 }
@@ -162,10 +162,10 @@ impl KvCache<'_> {
             out: out.address(),
             table: table.address(),
             lengths: lengths.address(),
-            parts: scratch.address() + self.shape.counts_bytes(sequences),
-            counts: scratch.address(),
+            partials: scratch.address() + self.shape.counter_bytes(sequences),
+            counters: scratch.address(),
             rows: 0,
-            turns: 0,
+            rope: 0,
             table_stride: (table.bytes() / 4 / u64::from(sequences)) as u32,
             sequences,
             tokens,

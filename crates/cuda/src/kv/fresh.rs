@@ -12,7 +12,7 @@ pub struct Fresh<'a> {
     /// bf16: of each sequence the heads of queries, then of keys, then of values.
     pub rows: DeviceSpan<'a>,
     /// RoPE factors, fp32: cosine and sine for each position and half the head dimension.
-    pub turns: DeviceSpan<'a>,
+    pub rope: DeviceSpan<'a>,
 }
 
 impl KvCache<'_> {
@@ -39,9 +39,9 @@ impl KvCache<'_> {
         let row = 2 * u64::from(self.shape.head_values);
         let need = "all heads of queries, keys and values of each sequence, in bf16";
         fits(fresh.rows, u64::from(asked.sequences) * heads * row, 16, need)?;
-        fits(fresh.turns, 2 * row, 16, "a cosine and a sine for each pair of values")?;
+        fits(fresh.rope, 2 * row, 16, "a cosine and a sine for each pair of values")?;
         let mut arguments = self.arguments(asked)?;
-        (arguments.rows, arguments.turns) = (fresh.rows.address(), fresh.turns.address());
+        (arguments.rows, arguments.rope) = (fresh.rows.address(), fresh.rope.address());
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
         unsafe { self.start_attention(on, asked, arguments, true) }
     }

@@ -92,7 +92,7 @@ pub(crate) struct LinearKernels {
     route: HashMap<&'static str, CudaFunction>,
     vendor: Option<Vendor>,
     /// Side streams, by the address of the stream that each accompanies.
-    beside: HashMap<usize, Arc<CudaStream>>,
+    side_streams: HashMap<usize, Arc<CudaStream>>,
 }
 
 /// The sizes N, K and M.
@@ -256,7 +256,7 @@ impl Linear<'_> {
         let (rows, row_bytes) = (pieces.rows, u64::from(sizes.inputs) * 2);
         let piece_bytes = u64::from(rows) * row_bytes;
         let workspace = work.part(u64::from(pieces.plain_rows(sizes.outputs)) * row_bytes..work.bytes());
-        let side = beside(gpu, on)?;
+        let side = side_stream(gpu, on)?;
         let ordered = |done: Result<(), DriverError>| gpu.check("order two streams", done);
         ordered(side.join(on))?;
         let mut free = [None, None];
@@ -316,8 +316,8 @@ impl Linear<'_> {
 
 /// Returns the side stream of a stream, always the same, so that both are in the same capture or in
 /// none.
-fn beside(gpu: &Gpu, on: &CudaStream) -> Result<Arc<CudaStream>, Error> {
-    match gpu.linear_kernels().beside.entry(on.cu_stream() as usize) {
+fn side_stream(gpu: &Gpu, on: &CudaStream) -> Result<Arc<CudaStream>, Error> {
+    match gpu.linear_kernels().side_streams.entry(on.cu_stream() as usize) {
         Entry::Occupied(known) => Ok(known.get().clone()),
         Entry::Vacant(new) => Ok(new.insert(gpu.stream()?).clone()),
     }

@@ -3,7 +3,7 @@
 use buddy_codec::{Codec, FrozenHeader};
 use cudarc::driver::CudaStream;
 
-use crate::{DeviceSpan, Error, FrozenBuffer, GivenMatrix, Gpu, layout::PackedMatrixView};
+use crate::{DeviceSpan, Error, FrozenBuffer, Gpu, WritableMatrix, layout::PackedMatrixView};
 
 /// A matrix that a linear layer reads in place.
 #[derive(Debug, Clone, Copy)]
@@ -11,7 +11,7 @@ pub enum Weights<'a> {
     /// Packed once, its overflow compact behind an index.
     Frozen(&'a FrozenBuffer<'a>),
     /// Written at any time, its overflow in slots.
-    Written(&'a GivenMatrix<'a>),
+    Written(&'a WritableMatrix<'a>),
 }
 
 impl<'a> From<&'a FrozenBuffer<'a>> for Weights<'a> {
@@ -20,8 +20,8 @@ impl<'a> From<&'a FrozenBuffer<'a>> for Weights<'a> {
     }
 }
 
-impl<'a> From<&'a GivenMatrix<'a>> for Weights<'a> {
-    fn from(matrix: &'a GivenMatrix<'a>) -> Self {
+impl<'a> From<&'a WritableMatrix<'a>> for Weights<'a> {
+    fn from(matrix: &'a WritableMatrix<'a>) -> Self {
         Self::Written(matrix)
     }
 }

@@ -1,7 +1,7 @@
 //! Linear layers compared with exact sums: random shapes, and every kernel on small problems.
 
 use buddy_codec::{Bf16, Codec};
-use buddy_cuda::{DeviceBytes, Given, GivenMatrix, Linear, Output, Trial, Weights};
+use buddy_cuda::{BufferMemory, DeviceBytes, Linear, Output, Trial, Weights, WritableMatrix};
 
 use super::linear::Layer;
 use crate::{Error, Lab};
@@ -140,7 +140,7 @@ struct Written([DeviceBytes; 3]);
 
 impl Written {
     fn new(lab: &Lab) -> Result<Self, Error> {
-        let room = GivenMatrix::room(SMALL.0, SMALL.1)?;
+        let room = WritableMatrix::room(SMALL.0, SMALL.1)?;
         let parts = [lab.bytes(room.device)?, lab.bytes(room.metadata)?, lab.bytes(room.overflow)?];
         // Kernels load whole slots, of which an entry may need less.
         parts.iter().try_for_each(|part| part.fill(0xee))?;
@@ -152,10 +152,10 @@ impl Written {
         lab: &Lab,
         codec: &Codec,
         from: buddy_cuda::DeviceSpan<'_>,
-    ) -> Result<GivenMatrix<'_>, Error> {
+    ) -> Result<WritableMatrix<'_>, Error> {
         let [device, metadata, overflow] = self.0.each_ref().map(DeviceBytes::all);
         let bf16 = if let Codec::Bf16(bf16) = codec { *bf16 } else { Bf16::default() };
-        let matrix = GivenMatrix::new(&lab.gpu, bf16, SMALL, Given { device, metadata, overflow })?;
+        let matrix = WritableMatrix::new(&lab.gpu, bf16, SMALL, BufferMemory { device, metadata, overflow })?;
         matrix.clear(&lab.stream)?;
         matrix.write(&lab.stream, 0, from)?;
         Ok(matrix)

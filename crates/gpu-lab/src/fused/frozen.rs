@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
-use buddy_cuda::{Allocation, FrozenBuffer, Given, GivenBuffer, Room};
+use buddy_cuda::{Allocation, BufferBytes, BufferMemory, ExternalBuffer, FrozenBuffer};
 
 use super::{FusedRow, Speeds, linear::Layer};
 use crate::{
@@ -68,11 +68,11 @@ impl Layer<'_> {
 /// compared with one that allocates.
 pub(super) fn creation(lab: &Lab) -> Result<FusedRow, Error> {
     let (target, codec) = (Target::X4Over3, CodecKind::Bf16.train(&[]));
-    let room = Room::of(target, BYTES);
+    let room = BufferBytes::of(target, BYTES);
     let parts = [lab.bytes(room.device)?, lab.bytes(room.metadata)?, lab.bytes(room.overflow)?];
     let [device, metadata, overflow] = parts.each_ref().map(|part| part.all());
-    let given = Given { device, metadata, overflow };
-    let over_given = || Ok(GivenBuffer::new(&lab.gpu, &codec, target, BYTES, given)?.clear(&lab.stream)?);
+    let given = BufferMemory { device, metadata, overflow };
+    let over_given = || Ok(ExternalBuffer::new(&lab.gpu, &codec, target, BYTES, given)?.clear(&lab.stream)?);
     let fused_us = host_us(lab, over_given)?;
     let against_us = host_us(lab, || Ok(Allocation::new(&lab.gpu, BYTES, target, codec.clone()).map(drop)?))?;
     Ok(FusedRow {

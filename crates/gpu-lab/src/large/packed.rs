@@ -43,9 +43,9 @@ impl Field {
     }
 }
 
-/// The struct `Books`: allocation of the pool.
+/// The struct `PoolState`: allocation of the pool.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Books {
+pub(super) struct PoolState {
     device_next: u32,
     device_end: u32,
     freed: i32,
@@ -58,7 +58,7 @@ pub(super) struct Books {
     pub(super) moved: u32,
 }
 
-impl Books {
+impl PoolState {
     const WORDS: usize = 10;
 
     fn of(
@@ -90,7 +90,7 @@ pub(super) struct PackedWave<'a> {
     device: DeviceBytes,
     host: Option<HostBytes>,
     host_units: u64,
-    pub(super) books: Books,
+    pub(super) books: PoolState,
     /// True if bricks are stored as windows.
     pub(super) windows: bool,
     steps_of_windows: u32,
@@ -146,7 +146,7 @@ impl<'a> PackedWave<'a> {
             device,
             host,
             host_units,
-            books: Books { device_end: units as u32, ..Books::default() },
+            books: PoolState { device_end: units as u32, ..PoolState::default() },
             windows: false,
             steps_of_windows: 0,
             level: 0,
@@ -211,10 +211,10 @@ impl<'a> PackedWave<'a> {
     }
 
     fn read_books(&mut self) -> Result<(), Error> {
-        let (mut words, mut fault) = ([0u32; Books::WORDS], [0u64; 1]);
+        let (mut words, mut fault) = ([0u32; PoolState::WORDS], [0u64; 1]);
         self.books_at.download(bytemuck::cast_slice_mut(&mut words))?;
         self.fault.download(bytemuck::cast_slice_mut(&mut fault))?;
-        self.books = Books::of(words);
+        self.books = PoolState::of(words);
         if self.books.failed > 0 || fault[0] != u64::MAX {
             return Err(Error::NoRoom { device: self.device.len(), host: self.host_units * UNIT });
         }

@@ -4,8 +4,8 @@ use buddy_core::PageMap;
 
 use super::{
     frames::parse,
-    learn::places,
     spans::{ASKED, FIELDS, Table},
+    training::places,
 };
 
 #[test]

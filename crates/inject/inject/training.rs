@@ -1,5 +1,5 @@
 //! Training of codecs for an allocation. The library only takes samples; the command trains the
-//! codecs on them (`src/teacher.rs`), so that training is implemented once.
+//! codecs on them (`src/trainer.rs`), so that training is implemented once.
 
 use std::{
     fs::File,
@@ -17,11 +17,11 @@ const ENTRY_BYTES: u64 = 128;
 /// Allocations whose codecs are trained at the same time.
 pub(crate) const AT_ONCE: usize = 16;
 /// The pseudo-slot of untrained codecs.
-pub(crate) const UNTAUGHT: u64 = u64::MAX;
+pub(crate) const UNTRAINED: u64 = u64::MAX;
 
 /// Trained parameters of one codec: the window of `bf16`, or the block that its kernel reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Lesson {
+pub(crate) struct TrainedCodec {
     pub(crate) window: u64,
     pub(crate) block: Vec<u64>,
 }
@@ -34,27 +34,27 @@ pub(crate) fn places(bytes: u64) -> impl Iterator<Item = u64> {
 }
 
 /// A pending training request.
-pub(crate) struct Asked(UnixStream);
+pub(crate) struct PendingTraining(UnixStream);
 
-impl Asked {
+impl PendingTraining {
     /// Requests training of every trainable codec on a sample: sends slot, lengths, the program's
     /// name and the sample.
     pub(crate) fn about(settings: &Settings, slot: u64, sample: &[u8]) -> Result<Self, String> {
         let asked = || {
-            let mut teacher = connect(&settings.folder)?;
+            let mut trainer = connect(&settings.folder)?;
             let name = settings.name.as_bytes();
             let head = [slot, name.len() as u64, sample.len() as u64].map(u64::to_le_bytes);
-            teacher.write_all(&[head.as_flattened(), name, sample].concat())?;
-            Ok(Self(teacher))
+            trainer.write_all(&[head.as_flattened(), name, sample].concat())?;
+            Ok(Self(trainer))
         };
         asked().map_err(nobody)
     }
 
     /// Waits for the trained parameters: for each codec its window, and length and words of its
     /// block.
-    pub(crate) fn answer(mut self, settings: &Settings) -> Result<Vec<Lesson>, String> {
+    pub(crate) fn answer(mut self, settings: &Settings) -> Result<Vec<TrainedCodec>, String> {
         let learning = settings.learns.iter().filter(|learns| **learns);
-        learning.map(|_| lesson(&mut self.0)).collect::<Result<_, _>>().map_err(nobody)
+        learning.map(|_| read_trained(&mut self.0)).collect::<Result<_, _>>().map_err(nobody)
     }
 }
 
@@ -66,14 +66,14 @@ fn nobody(error: std::io::Error) -> String {
 /// hundred bytes.
 fn connect(folder: &Path) -> std::io::Result<UnixStream> {
     let folder = File::open(folder)?;
-    UnixStream::connect(format!("/proc/self/fd/{}/teacher", folder.as_raw_fd()))
+    UnixStream::connect(format!("/proc/self/fd/{}/trainer", folder.as_raw_fd()))
 }
 
-fn lesson(from: &mut impl Read) -> std::io::Result<Lesson> {
+fn read_trained(from: &mut impl Read) -> std::io::Result<TrainedCodec> {
     let mut number = || {
         let mut bytes = [0; 8];
         from.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
     };
     let (window, words) = (number()?, number()?);
-    Ok(Lesson { window, block: (0..words).map(|_| number()).collect::<Result<_, _>>()? })
+    Ok(TrainedCodec { window, block: (0..words).map(|_| number()).collect::<Result<_, _>>()? })
 }

@@ -4,8 +4,8 @@
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::Target;
 use buddy_cuda::{
-    CudaStream, DeviceBytes, DeviceSpan, FrozenBuffer, Given, GivenBuffer, GivenMatrix, Gpu, Linear, Output,
-    Room, Weights,
+    BufferBytes, BufferMemory, CudaStream, DeviceBytes, DeviceSpan, ExternalBuffer, FrozenBuffer, Gpu,
+    Linear, Output, Weights, WritableMatrix,
 };
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
@@ -20,13 +20,13 @@ fn download(bytes: &DeviceBytes) -> Vec<u8> {
 struct Parts([DeviceBytes; 3]);
 
 impl Parts {
-    fn new(gpu: &Gpu, room: Room) -> Self {
+    fn new(gpu: &Gpu, room: BufferBytes) -> Self {
         Self([room.device, room.metadata, room.overflow].map(|bytes| DeviceBytes::new(gpu, bytes).unwrap()))
     }
 
-    fn given(&self) -> Given<'_> {
+    fn given(&self) -> BufferMemory<'_> {
         let [device, metadata, overflow] = &self.0;
-        Given { device: device.all(), metadata: metadata.all(), overflow: overflow.all() }
+        BufferMemory { device: device.all(), metadata: metadata.all(), overflow: overflow.all() }
     }
 }
 
@@ -61,8 +61,9 @@ fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
             let [plain, other, back] = [(); 3].map(|()| DeviceBytes::new(gpu, bytes(rows)).unwrap());
             lab.make(plain.all(), Fill::Weights, 1, 0.02).unwrap();
             lab.make(other.all(), Fill::Weights, 2, 0.5).unwrap();
-            let parts = Parts::new(gpu, GivenMatrix::room(rows as u32, columns as u32).unwrap());
-            let matrix = GivenMatrix::new(gpu, bf16, (rows as u32, columns as u32), parts.given()).unwrap();
+            let parts = Parts::new(gpu, WritableMatrix::room(rows as u32, columns as u32).unwrap());
+            let matrix =
+                WritableMatrix::new(gpu, bf16, (rows as u32, columns as u32), parts.given()).unwrap();
             matrix.clear(&stream).unwrap();
             matrix.read(&stream, 0, back.all()).unwrap();
             gpu.wait(&stream).unwrap();
@@ -109,12 +110,12 @@ fn a_window_is_trained_and_used_without_a_wait() {
         let (stream, lab) = (gpu.stream().unwrap(), Lab::new(gpu).unwrap());
         let (window, bytes) = (DeviceBytes::new(gpu, 4).unwrap(), 1000 * 128u64);
         let [data, back] = [(); 2].map(|()| DeviceBytes::new(gpu, bytes).unwrap());
-        let room = Room::of(Target::X4Over3, bytes);
+        let room = BufferBytes::of(Target::X4Over3, bytes);
         let (ours, theirs) = (Parts::new(gpu, room), Parts::new(gpu, room));
         let work = || {
             gpu.train_window(&stream, data.all(), window.all()).unwrap();
             let buffer =
-                GivenBuffer::with_window(gpu, window.all(), Target::X4Over3, bytes, ours.given()).unwrap();
+                ExternalBuffer::with_window(gpu, window.all(), Target::X4Over3, bytes, ours.given()).unwrap();
             buffer.clear(&stream).unwrap();
             buffer.write(&stream, 0, data.all()).unwrap();
             buffer.read(&stream, 0, back.all()).unwrap();
@@ -132,7 +133,7 @@ fn a_window_is_trained_and_used_without_a_wait() {
             let Codec::Bf16(trained) = &codec else { panic!("bf16 is trained as bf16") };
             assert_eq!(download(&window), u32::from(trained.window()).to_le_bytes());
             assert!(download(&back) == download(&data), "what was written is read");
-            let buffer = GivenBuffer::new(gpu, &codec, Target::X4Over3, bytes, theirs.given()).unwrap();
+            let buffer = ExternalBuffer::new(gpu, &codec, Target::X4Over3, bytes, theirs.given()).unwrap();
             buffer.clear(&stream).unwrap();
             buffer.write(&stream, 0, data.all()).unwrap();
             buffer.read(&stream, 0, back.all()).unwrap();

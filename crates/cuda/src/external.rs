@@ -20,7 +20,7 @@ const ALIGN: u64 = 128;
 
 /// Bytes of a buffer's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct BufferBytes {
     /// Device memory for the compressed parts of the entries.
     pub device: u64,
     /// Device memory for metadata: four bits per entry, and the fault.
@@ -29,7 +29,7 @@ pub struct Room {
     pub overflow: u64,
 }
 
-impl Room {
+impl BufferBytes {
     /// Returns the memory of a buffer of `bytes` bytes.
     pub fn of(target: Target, bytes: u64) -> Self {
         let padded = bytes.div_ceil(ENTRY_BYTES as u64).next_multiple_of(ENTRIES_PER_PAGE as u64);
@@ -41,9 +41,9 @@ impl Room {
     }
 }
 
-/// The memory of a buffer: each part at least as large as in [`Room`], aligned to 128 bytes.
+/// The memory of a buffer: each part at least as large as in [`BufferBytes`], aligned to 128 bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct BufferMemory<'a> {
     /// The compressed parts of the entries.
     pub device: DeviceSpan<'a>,
     /// Nibbles.
@@ -57,16 +57,16 @@ pub struct Given<'a> {
 /// a graph; the first must be [`clear`](Self::clear). The memory may be reused once the buffer is
 /// no longer needed.
 #[derive(Debug, Clone)]
-pub struct GivenBuffer<'a> {
+pub struct ExternalBuffer<'a> {
     gpu: Gpu,
     kernels: Arc<CodecKernels>,
     view: BuddyView,
     _learned: Learned,
     metadata: DeviceSpan<'a>,
-    memory: PhantomData<Given<'a>>,
+    memory: PhantomData<BufferMemory<'a>>,
 }
 
-impl<'a> GivenBuffer<'a> {
+impl<'a> ExternalBuffer<'a> {
     /// Creates a buffer over this memory, whose content is arbitrary.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<'a> GivenBuffer<'a> {
         codec: &Codec,
         target: Target,
         bytes: u64,
-        given: Given<'a>,
+        given: BufferMemory<'a>,
     ) -> Result<Self, Error> {
         Self::with(gpu, (codec.kind(), Learned::of(gpu, codec)?), target, bytes, given)
     }
@@ -93,7 +93,7 @@ impl<'a> GivenBuffer<'a> {
         window: DeviceSpan<'a>,
         target: Target,
         bytes: u64,
-        given: Given<'a>,
+        given: BufferMemory<'a>,
     ) -> Result<Self, Error> {
         let window = check_window(window)?.address();
         Self::with(gpu, (CodecKind::Bf16, Learned::window_at(window)), target, bytes, given)
@@ -104,20 +104,20 @@ impl<'a> GivenBuffer<'a> {
         (kind, learned): (CodecKind, Learned),
         target: Target,
         bytes: u64,
-        given: Given<'a>,
+        given: BufferMemory<'a>,
     ) -> Result<Self, Error> {
         let entries = bytes / ENTRY_BYTES as u64;
         if !bytes.is_multiple_of(ENTRY_BYTES as u64) || entries > u64::from(u32::MAX) {
             return Err(Error::Bytes { offset: 0, bytes, length: u64::from(u32::MAX) * ENTRY_BYTES as u64 });
         }
-        let room = Room::of(target, bytes);
+        let room = BufferBytes::of(target, bytes);
         let fits = |span: DeviceSpan<'_>, least: u64, need: &'static str| match span.check(1, ALIGN, need) {
             Ok(span) if span.bytes() >= least => Ok(span.address()),
             _ => Err(Error::Shape { bytes: span.bytes(), address: span.address(), need }),
         };
-        let device = fits(given.device, room.device, "the device memory that `Room` says, aligned to 128")?;
-        let nibbles = fits(given.metadata, room.metadata, "the metadata that `Room` says, aligned to 128")?;
-        let buddy = fits(given.overflow, room.overflow, "the overflow that `Room` says, aligned to 128")?;
+        let device = fits(given.device, room.device, "the device memory of `BufferBytes`, aligned to 128")?;
+        let nibbles = fits(given.metadata, room.metadata, "the metadata of `BufferBytes`, aligned to 128")?;
+        let buddy = fits(given.overflow, room.overflow, "the overflow of `BufferBytes`, aligned to 128")?;
         let memory = Memory {
             device,
             buddy,
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn room_is_what_the_address_map_says() {
-        let room = Room::of(Target::X4Over3, 100 * 128);
-        assert_eq!(room, Room { device: 128 * 96, metadata: 128 + 128, overflow: 128 * 32 });
-        assert_eq!(Room::of(Target::X1, 128).overflow, 0);
+        let room = BufferBytes::of(Target::X4Over3, 100 * 128);
+        assert_eq!(room, BufferBytes { device: 128 * 96, metadata: 128 + 128, overflow: 128 * 32 });
+        assert_eq!(BufferBytes::of(Target::X1, 128).overflow, 0);
     }
 }

@@ -4,7 +4,7 @@
 use std::ffi::c_char;
 
 use buddy_codec::CodecKind;
-use buddy_cuda::{CudaStream, DeviceSpan, Given, GivenBuffer, Gpu, Room};
+use buddy_cuda::{BufferBytes, BufferMemory, CudaStream, DeviceSpan, ExternalBuffer, Gpu};
 
 use crate::{
     codec::codec,
@@ -46,8 +46,8 @@ pub struct Parts {
     pub overflow: usize,
 }
 
-impl From<Room> for Parts {
-    fn from(Room { device, metadata, overflow }: Room) -> Self {
+impl From<BufferBytes> for Parts {
+    fn from(BufferBytes { device, metadata, overflow }: BufferBytes) -> Self {
         Self { device: device as usize, metadata: metadata as usize, overflow: overflow as usize }
     }
 }
@@ -56,10 +56,13 @@ impl From<Room> for Parts {
 ///
 /// # Safety
 /// They have these sizes until the stream has passed the call that uses them.
-pub(crate) unsafe fn parts([device, metadata, overflow]: [DevicePointer; 3], room: Room) -> Given<'static> {
+pub(crate) unsafe fn parts(
+    [device, metadata, overflow]: [DevicePointer; 3],
+    room: BufferBytes,
+) -> BufferMemory<'static> {
     // SAFETY: the caller's promise.
     let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
-    Given {
+    BufferMemory {
         device: span(device, room.device),
         metadata: span(metadata, room.metadata),
         overflow: span(overflow, room.overflow),
@@ -74,7 +77,7 @@ pub(crate) unsafe fn parts([device, metadata, overflow]: [DevicePointer; 3], roo
 pub unsafe extern "C" fn buddyBufferRoom(bytes: usize, target_number: i32, room: *mut Parts) -> Code {
     guard(|| {
         let room = some(room, "room")?;
-        let parts = Room::of(target(target_number)?, bytes as u64).into();
+        let parts = BufferBytes::of(target(target_number)?, bytes as u64).into();
         // SAFETY: the caller's promise.
         unsafe { room.write(parts) };
         Ok(())
@@ -188,11 +191,11 @@ unsafe fn transfer(
     offset: usize,
     memory: (DevicePointer, usize),
     stream: Stream,
-    go: impl FnOnce(&GivenBuffer<'_>, &CudaStream, (u64, DeviceSpan<'_>)) -> Result<(), buddy_cuda::Error>,
+    go: impl FnOnce(&ExternalBuffer<'_>, &CudaStream, (u64, DeviceSpan<'_>)) -> Result<(), buddy_cuda::Error>,
 ) -> Code {
     guard(|| {
         let first = entry(offset)?;
-        let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
+        let go = |gpu: &Gpu, buffer: &ExternalBuffer<'_>| {
             // SAFETY: the caller's promises.
             let (stream, memory) = unsafe { borrow(gpu, stream, (memory.0, memory.1 as u64))? };
             Ok(go(buffer, &stream, (first, memory.check_reach()?))?)
@@ -208,26 +211,26 @@ unsafe fn transfer(
 /// As for [`buddyBufferClear`].
 unsafe fn on(
     buffer: *const Buffer,
-    go: impl FnOnce(&Gpu, &GivenBuffer<'_>) -> Result<(), Failure>,
+    go: impl FnOnce(&Gpu, &ExternalBuffer<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let buffer = some(buffer.cast_mut(), "buffer")?;
     // SAFETY: the caller's promise.
     let (gpu, buffer) = (state::gpu()?, unsafe { buffer.read() });
     let target = target(buffer.target)?;
-    let room = Room::of(target, buffer.bytes as u64);
+    let room = BufferBytes::of(target, buffer.bytes as u64);
     // SAFETY: the caller's promises.
     let (codec, given) =
         unsafe { (codec(buffer.codec)?, parts([buffer.device, buffer.metadata, buffer.overflow], room)) };
     let bytes = buffer.bytes as u64;
     if buffer.window == 0 {
-        return go(&gpu, &GivenBuffer::new(&gpu, &codec, target, bytes, given)?);
+        return go(&gpu, &ExternalBuffer::new(&gpu, &codec, target, bytes, given)?);
     }
     if codec.kind() != CodecKind::Bf16 {
         return Err(Failure::Value(format!("{} has no window; window must be 0", codec.kind())));
     }
     // SAFETY: the caller's promise.
     let window = unsafe { DeviceSpan::from_raw(buffer.window, 4) };
-    go(&gpu, &GivenBuffer::with_window(&gpu, window, target, bytes, given)?)
+    go(&gpu, &ExternalBuffer::with_window(&gpu, window, target, bytes, given)?)
 }
 
 /// Returns the entry at an offset.

@@ -1,5 +1,5 @@
 //! Trains codecs while the program runs: the injected library sends samples of new allocations and
-//! receives the parameters for its kernels (`inject/learn.rs` is the other side).
+//! receives the parameters for its kernels (`inject/training.rs` is the other side).
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,13 @@ use serde_json::Value;
 use crate::Error;
 
 /// The pseudo-slot of untrained codecs.
-pub const UNTAUGHT: u64 = u64::MAX;
+pub const UNTRAINED: u64 = u64::MAX;
 /// More than any sample has.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Codec parameters trained on an allocation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Lesson {
+pub struct TrainedCodec {
     /// The window of `bf16`.
     pub window: u32,
     /// The block that its kernel reads, empty if there is none.
@@ -41,36 +41,36 @@ pub struct Lesson {
 }
 
 /// Trains a codec, by name, on a sample; an empty sample asks for the untrained codec.
-pub type Teach = fn(codec: &str, sample: &[Entry]) -> Lesson;
+pub type Train = fn(codec: &str, sample: &[Entry]) -> TrainedCodec;
 
 /// Trained parameters of one process, by slot and codec name.
-pub type Learned = BTreeMap<u64, BTreeMap<String, Lesson>>;
+pub type Learned = BTreeMap<u64, BTreeMap<String, TrainedCodec>>;
 
 /// Trained parameters of all processes, by the names of their logs.
-type Lessons = BTreeMap<String, Learned>;
+type ByProgram = BTreeMap<String, Learned>;
 
 /// Runs `act`, and meanwhile trains these codecs on request through the folder's socket.
-pub(crate) fn while_teaching<T>(
+pub(crate) fn while_training<T>(
     folder: &Path,
     codecs: &[String],
-    teach: Teach,
+    train: Train,
     act: impl FnOnce() -> T,
-) -> Result<(T, Lessons), Error> {
+) -> Result<(T, ByProgram), Error> {
     // Through the folder's file descriptor, since a socket's path may have only about a hundred
     // bytes.
     let handle = File::open(folder).map_err(Error::file(folder))?;
-    let address = format!("/proc/self/fd/{}/teacher", handle.as_raw_fd());
-    let listener = UnixListener::bind(&address).map_err(Error::file(folder.join("teacher")))?;
-    let (lessons, done) = (Mutex::new(Lessons::new()), AtomicBool::new(false));
+    let address = format!("/proc/self/fd/{}/trainer", handle.as_raw_fd());
+    let listener = UnixListener::bind(&address).map_err(Error::file(folder.join("trainer")))?;
+    let (trained, done) = (Mutex::new(ByProgram::new()), AtomicBool::new(false));
     let acted = thread::scope(|scope| {
         scope.spawn(|| {
-            for pupil in listener.incoming() {
+            for client in listener.incoming() {
                 if done.load(Ordering::Acquire) {
                     break;
                 }
-                let Ok(pupil) = pupil else { continue };
+                let Ok(client) = client else { continue };
                 // A process that ended while asking needs no answer.
-                scope.spawn(|| answer(pupil, codecs, teach, &lessons).unwrap_or(()));
+                scope.spawn(|| answer(client, codecs, train, &trained).unwrap_or(()));
             }
         });
         let acted = act();
@@ -79,39 +79,38 @@ pub(crate) fn while_teaching<T>(
         let _ = UnixStream::connect(&address);
         acted
     });
-    Ok((acted, lessons.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    Ok((acted, trained.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn answer(
-    mut pupil: UnixStream,
+    mut client: UnixStream,
     codecs: &[String],
-    teach: Teach,
-    lessons: &Mutex<Lessons>,
+    train: Train,
+    trained: &Mutex<ByProgram>,
 ) -> io::Result<()> {
     let mut number = || {
         let mut bytes = [0; 8];
-        pupil.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
+        client.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
     };
     let (slot, lengths) = (number()?, [number()?, number()?]);
     let [mut name, mut bytes] = lengths.map(|length| vec![0; length.min(MOST_BYTES) as usize]);
-    pupil.read_exact(&mut name)?;
-    pupil.read_exact(&mut bytes)?;
+    client.read_exact(&mut name)?;
+    client.read_exact(&mut bytes)?;
     let (entries, tail) = as_entries(&bytes);
     let sample: Vec<Entry> = entries.iter().copied().chain(last_entry(tail)).collect();
-    let learned: Vec<Lesson> = codecs.iter().map(|codec| teach(codec, &sample)).collect();
+    let learned: Vec<TrainedCodec> = codecs.iter().map(|codec| train(codec, &sample)).collect();
     let numbers: Vec<u64> = learned.iter().flat_map(numbers).collect();
     let named = codecs.iter().cloned().zip(learned).collect();
-    let mut lessons = lessons.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut trained = trained.lock().unwrap_or_else(PoisonError::into_inner);
     let name = String::from_utf8_lossy(&name).into_owned();
-    lessons.entry(name).or_default().insert(slot, named);
-    drop(lessons);
-    pupil.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
+    trained.entry(name).or_default().insert(slot, named);
+    drop(trained);
+    client.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
 }
 
 /// Encodes parameters for the library: the window, then length and words of the block, two 32-bit
 /// words per number.
-fn numbers(lesson: &Lesson) -> Vec<u64> {
-    let block =
-        lesson.block.chunks(2).map(|two| u64::from(two[0]) | u64::from(*two.get(1).unwrap_or(&0)) << 32);
-    [u64::from(lesson.window), lesson.block.len().div_ceil(2) as u64].into_iter().chain(block).collect()
+fn numbers(one: &TrainedCodec) -> Vec<u64> {
+    let block = one.block.chunks(2).map(|two| u64::from(two[0]) | u64::from(*two.get(1).unwrap_or(&0)) << 32);
+    [u64::from(one.window), one.block.len().div_ceil(2) as u64].into_iter().chain(block).collect()
 }
