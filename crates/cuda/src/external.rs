@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_what_the_address_map_says() {
+    fn buffer_sizes_follow_the_address_map() {
         let room = BufferBytes::of(Target::X4Over3, 100 * 128);
         assert_eq!(room, BufferBytes { device: 128 * 96, metadata: 128 + 128, overflow: 128 * 32 });
         assert_eq!(BufferBytes::of(Target::X1, 128).overflow, 0);

@@ -205,7 +205,7 @@ mod tests {
 
     /// Compares each page with an extent of the address map.
     #[test]
-    fn a_page_table_is_a_row_of_extents() {
+    fn every_page_is_an_extent_of_the_address_map() {
         let targets: Vec<Target> = Target::ALL.into_iter().cycle().take(23).collect();
         let (pages, device, buddy) = page_table(&targets);
         let (mut device_base, mut buddy_base) = (0, 0);

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rooms_are_of_whole_tiles() {
+    fn matrix_sizes_are_whole_tiles() {
         assert_eq!(WritableMatrix::room(17, 128).unwrap(), BufferBytes::of(Target::X4Over3, 32 * 256));
         assert!(WritableMatrix::room(17, 100).unwrap_err().to_string().contains("64"));
     }

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn codecs_that_look_at_the_same_memory_stand_together_and_empty_spans_nowhere() {
+    fn requests_for_the_same_memory_share_a_batch_and_empty_spans_are_skipped() {
         let spans = [
             surveyed(CodecKind::Zeros32, 48, 4097),
             surveyed(CodecKind::Bpc, 16, 4096),

@@ -43,13 +43,13 @@ fn attention_in_runs_is_right_for_entries_in_every_layout() {
 }
 
 #[test]
-fn fresh_tokens_are_turned_appended_and_attended_to() {
+fn fresh_tokens_are_rotated_appended_and_attended_to() {
     run(128, 16, 1, false, 1);
     run(64, 8, 1, false, 2);
 }
 
 #[test]
-fn clusters_give_what_their_blocks_found_to_the_last() {
+fn clusters_reduce_partials_in_the_last_cta() {
     run(128, 8, 1, true, 2);
     run(64, 8, 0, true, 0);
 }

@@ -29,7 +29,7 @@ fn run(what: &str) -> Output {
 }
 
 #[test]
-fn threads_meet_and_copies_land_as_on_a_gpu() {
+fn barriers_shuffles_and_copies_behave_as_on_a_gpu() {
     for what in ["sum", "late", "race"] {
         let output = run(what);
         assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
@@ -37,7 +37,7 @@ fn threads_meet_and_copies_land_as_on_a_gpu() {
 }
 
 #[test]
-fn a_wait_that_nobody_ends_is_reported() {
+fn a_deadlock_is_reported() {
     let output = run("deadlock");
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("deadlock"));

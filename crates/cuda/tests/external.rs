@@ -52,7 +52,7 @@ fn multiply(
 /// Rows are written, some of them twice, and read back; linear layers give the same bits as with
 /// frozen weights.
 #[test]
-fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
+fn a_rewritten_matrix_multiplies_like_a_frozen_one() {
     on_gpu(|gpu| {
         let (stream, lab) = (gpu.stream().unwrap(), Lab::new(gpu).unwrap());
         let bf16 = Bf16::new(108).unwrap();

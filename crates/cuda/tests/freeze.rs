@@ -108,7 +108,7 @@ fn check(target: Target, row: usize) {
 }
 
 #[test]
-fn every_byte_is_the_references() {
+fn packed_buffers_equal_the_reference() {
     for (target, row) in [(Target::X4Over3, 0), (Target::X2, 0), (Target::X16, 0), (Target::X4Over3, 3)] {
         check(target, row);
     }

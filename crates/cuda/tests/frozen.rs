@@ -69,7 +69,7 @@ fn data(row: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_entry_is_the_references() {
+fn reads_equal_the_reference() {
     let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
     for row in [0, 1, 3, 7] {
         let data = data(row);

@@ -56,7 +56,7 @@ fn a_graph_replays_on_new_data() {
 
 /// A user's kernel, by thread and by warp: the library reads what it stores.
 #[test]
-fn a_kernel_of_ones_own_works_in_a_buffer() {
+fn a_user_kernel_reads_and_writes_a_buffer() {
     const KERNEL: &str = r#"
         #include "buddy_device.cuh"
         using namespace buddy;

@@ -281,12 +281,12 @@ fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
 }
 
 #[test]
-fn many_sums_stay_in_the_last_block() {
+fn the_last_cta_reduces_the_partials() {
     compare(&build("linear-many", &wide(64, 1, 1)), &[([70, 192, 50, 3], 0), ([130, 256, 64, 5], 2)]);
 }
 
 #[test]
-fn blocks_of_a_cluster_share_x() {
+fn ctas_of_a_cluster_share_x() {
     compare(&build("linear-cluster", &wide(16, 1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
 }
 
@@ -305,7 +305,7 @@ fn a_layer_on_plain_weights_is_right() {
 }
 
 #[test]
-fn warpgroups_share_rows() {
+fn warpgroups_split_k() {
     let cases = [([40, 256, 5, 3], 0), ([200, 384, 20, 5], 4), ([130, 256, 16, 4], 2)];
     compare(&build("linear-sliced", &wide(16, 2, 1)), &cases);
     compare(&build("linear-sliced-few", &wide(8, 2, 1)), &[([40, 256, 5, 3], 0), ([200, 384, 8, 5], 4)]);
@@ -320,7 +320,7 @@ fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
 /// Also covers CTAs of a cluster without a tile, and panels that a cluster's CTAs reach at
 /// different times.
 #[test]
-fn blocks_of_a_cluster_share_x_of_few_tokens() {
+fn ctas_of_a_cluster_share_x_of_few_tokens() {
     let cases = [
         ([40, 192, 5, 3], 0),
         ([100, 320, 8, 2], 10),

@@ -55,7 +55,7 @@ fn sample(data: &[Entry]) -> ([u32; 2], Vec<Entry>) {
 }
 
 #[test]
-fn a_matrix_lies_as_a_frozen_one_and_its_rows_are_written_again() {
+fn a_writable_matrix_has_the_layout_of_a_frozen_one_and_its_rows_can_be_rewritten() {
     let (program, codec) = (build(), Codec::Bf16(Bf16::new(WINDOW).unwrap()));
     for (rows, row, at_once) in [(40u32, 3u32, 40u32), (37, 4, 5), (16, 1, 1), (5, 17, 3)] {
         let entries = (rows * row) as usize;

@@ -105,7 +105,7 @@ fn check(format: Format, file: &[u8]) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn spoiled_files_never_panic((format, mut file) in valid(), spoils in prop::collection::vec(spoil(), 1..5)) {
+    fn mutated_files_never_panic((format, mut file) in valid(), spoils in prop::collection::vec(spoil(), 1..5)) {
         for spoil in spoils {
             apply(&mut file, spoil);
         }

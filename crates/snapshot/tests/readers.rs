@@ -55,7 +55,7 @@ fn npy_scalars_and_bf16() {
 }
 
 #[test]
-fn npy_that_lies() {
+fn npy_with_a_false_header_is_refused() {
     let literal = |text: &str| refuse(Format::Npy, &files::npy(1, text, &[0; 8]));
     let shape = |shape: &str| literal(&format!("{{'descr':'<f4','fortran_order':False,'shape':{shape}}}"));
     assert_eq!(shape("(3,)"), "shape [3] of f32 needs 12 bytes, but the file has 8 for it");
@@ -156,7 +156,7 @@ fn npz_stored_is_not_copied() {
 }
 
 #[test]
-fn npz_that_is_none_or_holds_something_else() {
+fn npz_with_invalid_members_is_refused() {
     assert!(refuse(Format::Npz, b"this is no zip at all").starts_with("not a valid .npz file: "));
     assert!(refuse(Format::Npz, &files::npz(&[], Stored)).contains("no arrays"));
     let text = files::npz(&[("readme.txt", b"hello".to_vec())], Stored);
@@ -202,7 +202,7 @@ fn npz_bombs_are_refused() {
 }
 
 #[test]
-fn safetensors_in_the_order_of_their_bytes() {
+fn safetensors_are_read_in_the_order_of_their_bytes() {
     let arrays = read(Format::Safetensors, &files::two_tensors()).unwrap();
     assert_eq!(
         (arrays[0].name.as_str(), arrays[0].dtype, arrays[0].bytes()),
@@ -215,7 +215,7 @@ fn safetensors_in_the_order_of_their_bytes() {
 }
 
 #[test]
-fn safetensors_that_lie() {
+fn safetensors_with_a_false_header_are_refused() {
     let one = |shape: &str, offsets: &str| {
         let header = format!(r#"{{"t":{{"dtype":"U8","shape":{shape},"data_offsets":{offsets}}}}}"#);
         refuse(Format::Safetensors, &files::safetensors(&header, &[0; 8]))

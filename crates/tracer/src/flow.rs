@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_was_not_seen_closes_a_way() {
+    fn an_unrecorded_event_excludes_a_path() {
         // 0: if (p) goto 3; 1: event; 2: goto 4; 3: plain; 4: event; 5: exit
         let code = [jump(3, true), plain(), jump(4, false), plain(), plain(), exit(false)];
         let mut flow = Flow::new(&code, vec![false, true, false, false, true, false], None);

@@ -142,7 +142,7 @@ mod tests {
 
     /// Three quarters of the plain bytes are on the device, and half a byte of metadata per 128.
     #[test]
-    fn a_cache_takes_three_quarters() {
+    fn a_kv_cache_takes_three_quarters_of_the_plain_bytes() {
         let plain = 32 * 100 * 64 * 8 * 128 * 2 * 2;
         let bytes = SHAPE.check().unwrap().bytes();
         assert_eq!(bytes.entries, plain / 4 * 3);

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_are_whole_steps_that_have_room() {
+    fn panels_are_whole_k_blocks_that_fit() {
         let shapes = (64..40_000).step_by(64).flat_map(|inputs| (1..=8).map(move |tokens| (inputs, tokens)));
         for (inputs, tokens) in shapes {
             for narrow in NARROWS {

@@ -95,7 +95,7 @@ fn mapped_memory_is_looked_at_once_the_gpu_may_read_it() {
 }
 
 #[test]
-fn a_context_takes_its_memory_with_it() {
+fn a_context_that_ends_frees_its_memory() {
     let book = after(
         "allocated 0x1000 64 plain 0xc1 0
          allocated 0x2000 64 plain 0xc2 0
@@ -115,7 +115,7 @@ fn memory_that_was_freed_unseen_makes_room() {
 }
 
 #[test]
-fn only_what_no_look_saw_is_short_lived() {
+fn only_allocations_without_a_snapshot_are_short_lived() {
     let book = after(
         "allocated 0x1000 64 plain 0xc1 0
          looked
@@ -147,7 +147,7 @@ const POOL: &str = "allocated 0x10000 65536 plain 0xc1 0
                     cut";
 
 #[test]
-fn pieces_stand_for_the_segment_that_they_are_cut_from() {
+fn pieces_replace_the_segment_that_they_are_cut_from() {
     let book = after(POOL);
     assert_eq!(live(&book), [(0x10000, 2), (0x11000, 3), (0x90000, 1)]);
     assert_eq!(
