@@ -41,8 +41,7 @@ def train(rank, wrap, rendezvous):
         equal(found, wanted)
         report = mem.report()
         assert report.tensors > 0 and report.skipped["a parameter or a buffer"][1] > 0
-        # Nothing that was packed or looked at is a gathered weight: these are 64 x 192, 64 x 64 and
-        # 64 x 256, and nothing else is.
+        # No gathered weight was packed or surveyed. They alone are 64 x 192, 64 x 64 and 64 x 256.
         weights = {one.numel() * 4 for one in whole.parameters() if one.dim() == 2}
         assert len(weights) == 3 and not weights & {size for _, size, _ in mem._sites.keys()}
     leave(rank, rendezvous)

@@ -59,7 +59,7 @@ impl PendingTraining {
 }
 
 fn nobody(error: std::io::Error) -> String {
-    format!("nobody trains the codecs that learn ({error})")
+    format!("the codecs cannot be trained ({error})")
 }
 
 /// Connects through the folder's file descriptor, since a socket's path may have only about a

@@ -17,7 +17,7 @@ const HEAD: &str = "\
 
 const CHANGES: &str = "
 # For programs that ask for it at their checkpoints; all others leave these out. From a snapshot on, 0 being the first, an
-# allocation has these targets instead; the change copies so many stored bytes at most.
+# allocation has these targets instead; `bytes_moved` is the most stored bytes that the change copies.
 ";
 
 /// Formats a target table. `about` becomes a comment at the top, `note` one above each row.

@@ -114,7 +114,7 @@ impl RecordKind for Profile {
         }
         let lengths = self.policies.iter().map(|policy| policy.overflow.len()).chain([self.optimistic.len()]);
         match { lengths }.find(|&length| length != snapshots) {
-            Some(length) => Err(format!("the run has {snapshots} snapshots, but {length} were looked at")),
+            Some(length) => Err(format!("the run has {snapshots} snapshots, but {length} were measured")),
             None => Ok(()),
         }
     }
@@ -125,7 +125,7 @@ impl AllocationProfile {
         let lists = self.histograms.values();
         let lengths = lists.map(Vec::len).chain([self.overflowing.len()]);
         if let Some(length) = { lengths }.find(|&length| length != snapshots) {
-            return Err(format!("{length} of {snapshots} snapshots were looked at"));
+            return Err(format!("{length} of {snapshots} snapshots were measured"));
         }
         let entries = info.entries();
         let alive = |histogram: &&Histogram| **histogram != Histogram::default();

@@ -23,7 +23,7 @@ fn the_committed_sample_is_the_one_made_here() {
 fn sample() -> Vec<u8> {
     let mut noise = Noise(2020);
     let parts = [
-        // Memory that nobody has written yet.
+        // Memory not written yet.
         values(2, |_| 0u64.to_le_bytes()),
         // One value everywhere.
         values(2, |_| 1.5f32.to_le_bytes()),
