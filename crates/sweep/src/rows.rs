@@ -133,18 +133,20 @@ impl Sweep {
     }
 
     /// Calls `found` with every result and its speed relative to the first point of the same
-    /// program.
+    /// program; without that point it has none.
     fn each(
         &self,
         results: &[Option<Outcome>],
-        mut found: impl FnMut(usize, &Outcome, f64) -> Result<(), String>,
+        mut found: impl FnMut(usize, &Outcome, Option<f64>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut first: Option<(usize, f64)> = None;
+        let mut first: Option<(usize, Option<f64>)> = None;
         for (point, outcome) in results.iter().enumerate() {
-            let Some(outcome) = outcome else { continue };
-            let (input, seconds) = (self.points().input(point), outcome.report.seconds);
+            let (input, seconds) =
+                (self.points().input(point), outcome.as_ref().map(|one| one.report.seconds));
             let base = *first.insert(first.filter(|(of, _)| *of == input).unwrap_or((input, seconds)));
-            found(point, outcome, base.1 / seconds)?;
+            if let Some(outcome) = outcome {
+                found(point, outcome, base.1.map(|base| base / outcome.report.seconds))?;
+            }
         }
         Ok(())
     }
@@ -176,7 +178,7 @@ impl Sweep {
         point: usize,
         outcome: &Outcome,
         columns: &[Column],
-        speed: f64,
+        speed: Option<f64>,
     ) -> Result<Vec<GridCell>, String> {
         let places = self.points().places(point);
         let fields = columns.iter().any(|column| matches!(column, Column::Field(_)));
