@@ -1,6 +1,8 @@
 //! Fault injection: every file call that can fail fails once (full disk, I/O error, short read or
 //! write, interruption). The command exits with 0 and the complete new output, or with 1 and the
-//! old one, and leaves no other file.
+//! old one, and leaves no other file. `killed` has the same with a process that dies.
+
+mod killed;
 
 use std::{
     collections::BTreeMap,
@@ -73,7 +75,7 @@ const CASES: [Case; 6] = [
     },
     Case {
         args: &["unpack", "in.safetensors", "--out", "out.safetensors"],
-        inputs: &[("data/versions/model-1/model.safetensors", "in.safetensors")],
+        inputs: &[("data/versions/model-2/model.safetensors", "in.safetensors")],
         output: "out.safetensors",
     },
 ];

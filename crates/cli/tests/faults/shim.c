@@ -1,12 +1,14 @@
 /*
- * Loaded before the system's library: of the calls of one kind on files below $FAULT_DIR, the n-th fails ($FAULT, such as
- * "write:3:28": the number after the second colon is errno, 0 is a short write, 4 an interruption). Without $FAULT it counts, and
- * leaves the counts in $FAULT_COUNTS.
+ * Loaded before the system's library: of the calls of one kind on files below $FAULT_DIR, the n-th
+ * fails ($FAULT, such as "write:3:28": the number after the second colon is errno, 0 is a short
+ * write, 4 an interruption, -9 kills the process before the call). Without $FAULT it counts, and
+ * leaves the counts in $FAULT_COUNTS. With $FAULT_RELATIVE, relative paths count as below $FAULT_DIR.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +43,13 @@ __attribute__((destructor)) static void end(void) {
 /* Whether this call fails; errno is set then. */
 static int fails(int which) {
     if (__atomic_add_fetch(&counts[which], 1, __ATOMIC_RELAXED) != at || which != kind) return 0;
+    if (error < 0) raise(-error);
     errno = error;
     return 1;
 }
 static int is_below(const char *path) {
     const char *dir = getenv("FAULT_DIR");
+    if (dir && path && *path != '/' && getenv("FAULT_RELATIVE")) return 1;
     return dir && path && !strncmp(path, dir, strlen(dir));
 }
 static int is_ours(int fd) { return fd >= 0 && fd < FILES && ours[fd]; }
