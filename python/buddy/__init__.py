@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from .analysis import Analysis, ArrayAnalysis, Fit, Outcome, analyze
-from .models import PackedModel, pack_model, unpack_model
+from .models import CheckedModel, PackedModel, pack_model, unpack_model, verify_model
 from .commands import AllocationTarget, Profile, Simulation, profile, simulate
 
 try:
@@ -19,8 +19,8 @@ try:
 except PackageNotFoundError:  # from a source tree
     __version__ = "0"
 
-__all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "Fit", "Outcome", "PackedModel", "Profile", "Simulation", "analyze",
-           "pack_model", "profile", "simulate", "torch", "unpack_model"]
+__all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "CheckedModel", "Fit", "Outcome", "PackedModel", "Profile", "Simulation", "analyze",
+           "pack_model", "profile", "simulate", "torch", "unpack_model", "verify_model"]
 
 
 def __getattr__(name):

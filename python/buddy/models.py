@@ -23,11 +23,20 @@ class PackedModel:
         return self.packed_bytes / max(self.plain_bytes, 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class CheckedModel:
+    """Result of checking a packed model. ``unchecked`` files were packed without checksums."""
+
+    files: int
+    bytes: int
+    unchecked: int
+
+
 def pack_model(model: str | os.PathLike, out: str | os.PathLike, *, verify: bool = False) -> PackedModel:
     """Packs a safetensors file, or a folder with all shards of a model. bf16 matrices are
     compressed, the rest is copied.
 
-    Files that are already packed are skipped. ``verify`` unpacks each file and compares it with the
+    Files that are already packed and undamaged are skipped. ``verify`` unpacks each file and compares it with the
     original.
     """
     return PackedModel(*_native.pack_model(os.fspath(model), os.fspath(out), verify))
@@ -36,3 +45,11 @@ def pack_model(model: str | os.PathLike, out: str | os.PathLike, *, verify: bool
 def unpack_model(packed: str | os.PathLike, out: str | os.PathLike) -> PackedModel:
     """Restores the original files, byte for byte."""
     return PackedModel(*_native.unpack_model(os.fspath(packed), os.fspath(out)))
+
+
+def verify_model(packed: str | os.PathLike) -> CheckedModel:
+    """Checks a packed file, or a packed folder with all its files, against its checksums.
+
+    Raises ``ValueError`` if a file is missing or changed.
+    """
+    return CheckedModel(*_native.verify_model(os.fspath(packed)))

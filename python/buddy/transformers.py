@@ -11,6 +11,7 @@ the import of this module. Nothing is quantised: weights, keys and values keep e
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import pathlib
 import sys
@@ -32,7 +33,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from . import _native
 from .models import PackedModel, pack_model
 from .torch import PackedTensor, pack, unpack
-from .torch.compress import compress_, decompress_, packed_like, replace
+from .torch.compress import compress_, decompress_, fills_tiles, packed_like, replace
 from .torch.experts import PackedExperts, expert_weights, pack_experts, pack_experts_
 from .torch.layers import PackedEmbedding, PackedLayer, PackedMatrix
 from .torch.ops import span
@@ -114,7 +115,7 @@ class Keep(ConversionOps):
 
 def is_matrix(weight: torch.Tensor) -> bool:
     """Returns whether a weight can be packed as the matrix of its rows."""
-    return weight.dtype == torch.bfloat16 and weight.dim() in (2, 3) and weight.shape[-1] % 64 == 0 and weight.numel() > 0
+    return weight.dtype == torch.bfloat16 and weight.dim() in (2, 3) and fills_tiles(weight)
 
 
 def unpacked(weight: torch.Tensor) -> torch.Tensor:
@@ -124,6 +125,22 @@ def unpacked(weight: torch.Tensor) -> torch.Tensor:
         return weight
     _, _, row, size, _ = _native.parse_header(span(weight[:128].cpu().contiguous()))
     return PackedTensor.read(weight, (size // (128 * row), 64 * row), torch.bfloat16).unpack()
+
+
+class Check:
+    """Compares packed files with their checksums in the background: native code without the GIL, on
+    the pages that the loader reads."""
+
+    def __init__(self, files: list[str]):
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        self.result = pool.submit(_native.verify_shards, list(files))
+        pool.shutdown(wait=False)
+
+    def finish(self) -> None:
+        """Raises ``ValueError`` if a file is missing or changed; warns of files without
+        checksums."""
+        if unchecked := self.result.result()[2]:
+            logger.warning(f"{unchecked} files were packed without checksums and are not checked: pack the original again to add them")
 
 
 @register_quantizer(NAME)
@@ -164,8 +181,10 @@ class BuddyQuantizer(HfQuantizer):
                 converter.operations = [Unpack(), *converter.operations, Pack()]
         return weight_conversions
 
-    def _process_model_before_weight_loading(self, model, **kwargs):
+    def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         self.shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
+        # Compares the files with their checksums while they are loaded.
+        self.check = Check(checkpoint_files) if self.pre_quantized and checkpoint_files else None
 
     def check_shapes(self, model):
         """Raises ValueError if a plain weight has another shape than the model's."""
@@ -181,6 +200,8 @@ class BuddyQuantizer(HfQuantizer):
         """Replaces layers and experts by packed ones, tied layers together. Packed weights that no
         packed layer can hold, and weights tied to them, are unpacked."""
         self.check_shapes(model)
+        if self.check is not None:
+            self.check.finish()
         config, packed = self.quantization_config, {}
         plain_bytes = sum(2 * torch.Size(self.shapes[name]).numel() if one.dtype == torch.uint8 else one.nbytes
                           for name, one in model.named_parameters())
@@ -311,7 +332,7 @@ def packs(module: nn.Module) -> bool:
     """Returns whether a layer's weight is packed while it is loaded; it may still be on the meta
     device."""
     plain = type(module) is nn.Linear or (type(module) is nn.Embedding and module.max_norm is None)
-    return plain and module.weight.shape[1] % 64 == 0 and module.weight.dtype == torch.bfloat16
+    return plain and fills_tiles(module.weight) and module.weight.dtype == torch.bfloat16
 
 
 class BuddyCacheLayer(CacheLayerMixin):

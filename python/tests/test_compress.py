@@ -126,6 +126,11 @@ def test_interleaved_gate_and_up_rows_split_again():
     assert torch.equal(interleave_gate_up(weight)[:8], weight[:8]) and torch.equal(interleave_gate_up(weight)[8:16], weight[24:32])
 
 
+def test_layers_of_fewer_rows_than_a_tile_stay_plain():
+    model = compress_(nn.Sequential(nn.Linear(64, 16), nn.Linear(64, 15), nn.Linear(64, 1)).bfloat16())
+    assert [type(one) for one in model] == [PackedLinear, nn.Linear, nn.Linear]
+
+
 def test_layers_tied_to_a_plain_weight_stay_plain():
     class Scaled(nn.Embedding):
         def forward(self, ids):

@@ -132,3 +132,45 @@ def test_pack_unpack_and_linear_compile_into_one_graph():
     assert same(compiled(x), step(x))
     wide = made(torch.bfloat16, 3, 11, 128)
     assert same(torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=True)(wide), step(wide))
+
+
+def sealed_file(tmp_path):
+    """Returns the path of a packed file of one matrix, and the matrix."""
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    weight = made(torch.bfloat16, 64, 128)
+    save_file({"w": weight}, tmp_path / "plain.safetensors")
+    buddy.pack_model(tmp_path / "plain.safetensors", tmp_path / "packed.safetensors")
+    return tmp_path / "packed.safetensors", weight
+
+
+def test_packed_bytes_of_a_file_are_compared_with_their_checksum(tmp_path):
+    load_file = pytest.importorskip("safetensors.torch").load_file
+    path, weight = sealed_file(tmp_path)
+    data = load_file(path)["w"]
+    assert _native.check_packed(span(data)) and same(PackedTensor.read(data, (64, 128), torch.bfloat16).unpack(), weight)
+    layer = buddy.torch.PackedLinear(128, 64)
+    layer.load_state_dict({"weight": data})
+    for at in range(0, data.numel(), data.numel() // 60):
+        flipped = data.clone()
+        flipped[at] ^= 1 << at % 8
+        with pytest.raises(ValueError):
+            PackedTensor.read(flipped, (64, 128), torch.bfloat16)
+        with pytest.raises(RuntimeError):
+            layer.load_state_dict({"weight": flipped})
+    unsealed = pack_weight(weight).data
+    assert not _native.check_packed(span(unsealed))
+
+
+def test_verify_model_checks_a_packed_file(tmp_path):
+    path, _ = sealed_file(tmp_path)
+    assert buddy.verify_model(path) == buddy.CheckedModel(1, path.stat().st_size, 0)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="checksum"):
+        buddy.verify_model(path)
+
+
+def test_a_scalar_is_no_matrix():
+    with pytest.raises(ValueError, match="no matrix"):
+        pack(torch.tensor(1.0, dtype=torch.bfloat16), matrix=True)

@@ -238,3 +238,49 @@ def test_compiled_generation_has_the_graphs_of_plain_ones_and_writes_the_same(fo
     assert len(graphs) == len(plain_graphs) > 0
     layers = [one for one in packed.modules() if isinstance(one, PackedLinear)]
     assert sum("buddy.linear" in str(node.target) for node in graphs[0].graph.nodes) == len(layers)
+
+
+@pytest.fixture
+def packed_llama(tmp_path):
+    """A packed folder of several shards."""
+    model = transformers.AutoModelForCausalLM.from_config(FAMILIES["llama"](), dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path / "plain", max_shard_size="200KB")
+    buddy.pack_model(tmp_path / "plain", tmp_path / "packed")
+    return tmp_path / "packed"
+
+
+def test_loading_refuses_changed_and_incomplete_folders(packed_llama):
+    shards = sorted(packed_llama.glob("*.safetensors"))
+    assert len(shards) > 1 and load(packed_llama)
+    for path, at in [(shards[0], -500), (shards[1], -1), (packed_llama / "buddy.json", 30)]:
+        whole = path.read_bytes()
+        data = bytearray(whole)
+        data[at] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match="checksum|not packed by Buddy"):
+            load(packed_llama)
+        path.write_bytes(whole)
+    (packed_llama / "config.json").write_text((packed_llama / "config.json").read_text().replace("}", " }"))
+    with pytest.raises(ValueError, match="config.json: its bytes do not match"):
+        load(packed_llama)
+
+
+def test_loading_refuses_a_folder_whose_packing_did_not_finish(packed_llama, tmp_path):
+    # As a killed run leaves it, but for the configuration, which is written last.
+    (packed_llama / "tokenizer.json").mkdir()
+    (tmp_path / "plain" / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError):
+        buddy.pack_model(tmp_path / "plain", packed_llama)
+    with pytest.raises(ValueError, match="packing did not finish"):
+        load(packed_llama)
+
+
+def test_a_folder_without_checksums_loads_with_a_warning(folder, tmp_path, monkeypatch):
+    from buddy import transformers as ours
+
+    warned = []
+    monkeypatch.setattr(ours.logger, "warning", warned.append)
+    monkeypatch.setattr(ours._native, "verify_shards", lambda files: (0, 0, len(files)))
+    buddy.pack_model(folder, tmp_path / "packed")
+    load(tmp_path / "packed")
+    assert any("without checksums" in line for line in warned)

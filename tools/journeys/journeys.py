@@ -35,6 +35,7 @@ def models(me):
     me.expect(1.32 < ratio < 1.34, f"the model's ratio is {ratio}")
     me.run("buddy analyze Llama-mini/config.json", code=1)
     me.run("buddy pack Llama-mini --out packed --verify", r"75\.\d%", r"verified")
+    me.run("buddy verify packed", r"checked \d+ files")
     me.run("buddy unpack packed --out back")
     names = sorted(path.name for path in (me.folder / "Llama-mini").iterdir())
     same, _, _ = filecmp.cmpfiles(me.folder / "Llama-mini", me.folder / "back", names, shallow=False)

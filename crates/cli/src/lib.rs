@@ -76,6 +76,7 @@ enum Verb {
     Gpu(gpu::GpuVerb),
     Pack(model::Pack),
     Unpack(model::Unpack),
+    Verify(model::Verify),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -111,6 +112,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Gpu(verb) => verb.run().map(|()| 0),
         Verb::Pack(verb) => verb.run().map(|()| 0),
         Verb::Unpack(verb) => verb.run().map(|()| 0),
+        Verb::Verify(verb) => verb.run().map(|()| 0),
         Verb::Completions(verb) => verb.run().map(|()| 0),
         Verb::Man(verb) => verb.run().map(|()| 0),
     };

@@ -1,4 +1,4 @@
-//! `buddy pack` and `buddy unpack`: models in safetensors files, and back.
+//! `buddy pack`, `buddy unpack` and `buddy verify`: models in safetensors files, and back.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,8 @@ use crate::{output, progress::Bar, say};
 /// Takes a safetensors file, or the folder of a model with all its shards, and writes the same with
 /// every bf16 matrix compressed, as the GPU's products read it; everything else stays as it is.
 /// Files appear when they are complete; one that was packed already, from a file of the same length
-/// and time, is not packed again. `buddy unpack` gives the original back.
+/// and time, is not packed again if it matches its checksum. `buddy unpack` gives the original back,
+/// `buddy verify` checks the packed files alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -51,6 +52,21 @@ pub(crate) struct Unpack {
     out: PathBuf,
 }
 
+/// Check a packed model against its checksums, without the original
+///
+/// Every packed tensor and every copied file has a checksum (XXH3-128), and `buddy.json` lists the
+/// files. The command fails if a file is missing or one bit changed. Models packed by version 0.1.0
+/// have no checksums, which the command says.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  buddy verify Llama-3.1-8B-buddy")]
+pub(crate) struct Verify {
+    /// A file or folder that `buddy pack` wrote
+    #[arg(value_name = "PACKED")]
+    from: PathBuf,
+}
+
 impl Pack {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
@@ -70,6 +86,37 @@ impl Unpack {
     }
 }
 
+impl Verify {
+    /// Does the verb's job.
+    pub(crate) fn run(self) -> Result<()> {
+        let (bar, started) = (Bar::new(bytes(&self.from)), Instant::now());
+        let checked = buddy_model::verify(&self.from, &|done| bar.add(done))?;
+        bar.finish();
+        say_unchecked(checked.unchecked);
+        let seconds = started.elapsed().as_secs_f64();
+        output::print(&format!(
+            "checked {} {}: {}, {seconds:.1} s, {:.2} GB/s\n",
+            checked.files,
+            files(checked.files),
+            buddy_report::bytes(checked.bytes),
+            checked.bytes as f64 / 1e9 / seconds,
+        ))
+    }
+}
+
+fn files(count: usize) -> &'static str {
+    if count == 1 { "file" } else { "files" }
+}
+
+fn say_unchecked(count: usize) {
+    if count > 0 {
+        let files = files(count);
+        say(format_args!(
+            "note: {count} {files} packed without checksums: not checked; pack the original again to add them"
+        ));
+    }
+}
+
 type Work = fn(&Job<'_>, buddy_model::Progress<'_>) -> Result<Report, buddy_model::Error>;
 
 /// Does a job, and prints what came of it.
@@ -82,12 +129,16 @@ fn timed(job: &Job<'_>, what: &str, work: Work) -> Result<()> {
     for folder in &report.left_out {
         say(format_args!("note: the folder {} is left out", folder.display()));
     }
+    for name in &report.unlisted {
+        say(format_args!("note: {name} is not in buddy.json: copied without a check"));
+    }
+    say_unchecked(report.unchecked);
     let kept =
         if report.resumed > 0 { format!(", {} were there already", report.resumed) } else { String::new() };
-    let files = if report.files == 1 { "file" } else { "files" };
     output::print(&format!(
-        "{what} {} {files}{kept}: {} plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s\n",
+        "{what} {} {}{kept}: {} plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s\n",
         report.files,
+        files(report.files),
         buddy_report::bytes(sizes.plain),
         buddy_report::bytes(sizes.packed),
         100.0 * sizes.packed as f64 / sizes.plain.max(1) as f64,

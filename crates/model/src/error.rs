@@ -1,6 +1,6 @@
 //! Errors of packing, unpacking and verifying models, one line each.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 /// Why a model was not packed, unpacked or verified.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,10 @@ pub enum Error {
     File(#[from] buddy_snapshot::Error),
     /// An error of the operating system.
     #[error(transparent)]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
+    /// The result could not be written.
+    #[error(transparent)]
+    Write(io::Error),
     /// An invalid frozen matrix.
     #[error(transparent)]
     Frozen(#[from] buddy_codec::Error),
@@ -55,6 +58,33 @@ pub enum Error {
     /// Input and output are the same.
     #[error("this would be written over itself; give another --out")]
     Same,
+    /// A file in a model's folder that cannot be copied.
+    #[error("this is {what}, which cannot be copied; remove it from the model's folder")]
+    Special {
+        /// A dangling link, a special file, or a name that is not UTF-8.
+        what: &'static str,
+    },
+    /// An output folder that holds other files.
+    #[error("{name} is there, which is no part of this model; remove it, or give a new folder as --out")]
+    Occupied {
+        /// The first file that does not belong.
+        name: String,
+    },
+    /// An output folder that holds another model with the same file names.
+    #[error("another model was packed here: its tensors differ; give a new folder as --out")]
+    Another,
+    /// A packed folder that is not complete.
+    #[error("packing did not finish here; run `buddy pack` on the original with this --out, which continues")]
+    Unfinished,
+    /// A file that is listed but missing.
+    #[error("buddy.json lists this file, but it is missing; copy it again, or pack the original again")]
+    Lost,
+    /// A shard that is not listed.
+    #[error("buddy.json does not list this file; remove it if it belongs to another model")]
+    Unlisted,
+    /// Bytes that changed after packing.
+    #[error("its bytes do not match its checksum: copy it again, or pack the original again")]
+    Damaged,
     /// The packed file does not restore the original.
     #[error(
         "byte {at} differs from the original: the packed file is damaged, or the original changed; pack it again"
@@ -74,5 +104,17 @@ impl Error {
     /// Adds a place to the error.
     pub(crate) fn at(self, place: impl ToString) -> Self {
         Self::At { place: place.to_string(), what: Box::new(self) }
+    }
+
+    /// Adds the file that the error is about: `to` if it could not be written, else `from`.
+    pub(crate) fn of_either(self, from: &Path, to: &Path) -> Self {
+        match self {
+            Self::Write(_) => self.of(to),
+            // The place is a tensor.
+            Self::At { what, .. } if matches!(*what, Self::Write(_)) => what.of(to),
+            // It names its file.
+            Self::File(_) => self,
+            other => other.of(from),
+        }
     }
 }

@@ -2,19 +2,21 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
-    fs,
-    io::Write,
+    fs::{self, File},
+    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
-use buddy_snapshot::write_atomic;
+use buddy_snapshot::discard_abandoned;
 
 use crate::{
     Error, Plan, Progress, Sizes,
-    file::{pack_file, require_packed, unpack_file, verify_file},
-    header::{Plain, not_packed},
-    manifest::{CONFIG, Manifest, NAME, Origin, packed_config},
+    check::PackedFolder,
+    checksum::{self, Summing},
+    content::{Content, claim_packed, claim_plain, is_safetensors},
+    file::{Opened, pack_one, unpack_one, verify_file, whole},
+    header::{Plain, signature},
+    manifest::{CONFIG, Manifest, Origin, Shard, packed_config},
 };
 
 /// Paths and options: a file to a file, or a folder to a folder.
@@ -37,6 +39,10 @@ pub struct Report {
     pub resumed: usize,
     /// Files processed.
     pub files: usize,
+    /// Packed files of version 1, which hold no checksums.
+    pub unchecked: usize,
+    /// Copied files that `buddy.json` does not list.
+    pub unlisted: Vec<String>,
     /// Subfolders of the model, which are skipped.
     pub left_out: Vec<PathBuf>,
 }
@@ -48,73 +54,55 @@ impl Report {
     }
 }
 
-/// The files of a folder.
-struct Content {
-    shards: Vec<String>,
-    others: Vec<String>,
-    folders: Vec<PathBuf>,
-}
-
-impl Content {
-    fn of(folder: &Path) -> Result<Self, Error> {
-        let mut content = Self { shards: Vec::new(), others: Vec::new(), folders: Vec::new() };
-        for entry in fs::read_dir(folder).map_err(|error| Error::Io(error).of(folder))? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() {
-                content.folders.push(path);
-            } else if is_safetensors(&path) {
-                content.shards.push(name);
-            } else if !name.ends_with(".part") && name != NAME {
-                content.others.push(name);
-            }
-        }
-        if content.shards.is_empty() {
-            return Err(Error::NoModel.of(folder));
-        }
-        content.shards.sort();
-        Ok(content)
-    }
-}
-
-/// Packs a model.
+/// Packs a model. A folder is complete when `buddy.json` says so, which is written last.
 ///
 /// # Errors
-/// [`Error::NoMatrix`] if nothing in it is bf16, [`Error::Quantised`], [`Error::Packed`], or an
-/// error of a file.
+/// [`Error::NoMatrix`] if nothing in it is bf16, [`Error::Quantised`], [`Error::Packed`],
+/// [`Error::Special`] for files that cannot be copied, [`Error::Occupied`] and [`Error::Another`]
+/// for a folder of something else, or an error of a file.
 pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     refuse_same(job)?;
     if !job.from.is_dir() {
         require_safetensors(job.from)?;
         require_matrix([job.from])?;
-        let sizes = pack_file(job.from, job.to, progress)?;
+        discard_beside(job.to);
+        let (sizes, _) = pack_one(job.from, job.to, progress)?;
         verify(job, job.from, job.to, progress)?;
         return Ok(Report { sizes, files: 1, ..Report::default() });
     }
     let content = Content::of(job.from)?;
-    if Manifest::read(job.from)?.is_some() {
+    if content.listed {
         return Err(Error::Packed.of(job.from));
     }
     require_matrix(content.shards.iter().map(|name| job.from.join(name)))?;
     let config = read_if_there(&job.from.join(CONFIG))?;
     let changed = config.as_deref().map(packed_config).transpose()?;
-    fs::create_dir_all(job.to).map_err(|error| Error::Io(error).of(job.to))?;
-    let mut manifest = Manifest::read(job.to)?.unwrap_or_default();
-    manifest.config = config;
-    let mut report = Report { left_out: content.folders, ..Report::default() };
+    let _claim = claim_packed(job.to, &content)?;
+    content.shards.iter().try_for_each(|name| refuse_another(&job.from.join(name), &job.to.join(name)))?;
+    // A damaged manifest is worth nothing: everything is packed again.
+    let known = Manifest::read(job.to).ok().flatten().filter(Manifest::has_checksums);
+    let mut manifest = known.unwrap_or_default().begin(config);
+    manifest.write(job.to)?;
+    let mut report = Report::default();
     for name in &content.shards {
         pack_shard(job, name, &mut manifest, &mut report, progress)?;
     }
     for name in content.others.iter().filter(|name| *name != CONFIG) {
-        copy(&job.from.join(name), &job.to.join(name))?;
+        let sum = copy(&job.from.join(name), &job.to.join(name), None)?;
+        manifest.copied.insert(name.clone(), sum);
     }
     if let Some(text) = changed {
-        write_atomic(&job.to.join(CONFIG), |out| out.write_all(text.as_bytes()))?;
+        write_text(&job.from.join(CONFIG), &job.to.join(CONFIG), &text)?;
+        manifest.copied.insert(CONFIG.to_owned(), checksum::of(text.as_bytes()));
     }
-    Ok(report)
+    manifest.files.retain(|name, _| content.shards.contains(name));
+    manifest.complete = true;
+    manifest.write(job.to)?;
+    Ok(Report { left_out: content.folders, ..report })
 }
 
-/// Packs one file of a folder, unless it was packed before from a file of the same length and time.
+/// Packs one file of a folder, unless it was packed before from a file of the same length and time
+/// and is undamaged.
 fn pack_shard(
     job: &Job<'_>,
     name: &str,
@@ -124,14 +112,20 @@ fn pack_shard(
 ) -> Result<(), Error> {
     let (from, to) = (job.from.join(name), job.to.join(name));
     let plain = from.metadata()?;
-    let there = Origin::of(&plain, to.metadata().map_or(0, |packed| packed.len()));
-    if manifest.files.get(name) == Some(&there) {
+    let packed = to.metadata().map_or(0, |packed| packed.len());
+    let known = manifest.files.get(name).filter(|known| known.origin == Origin::of(&plain, packed));
+    let intact = |known: &Shard| {
+        let opened = Opened::open(&to).ok().filter(|opened| opened.checksum() == known.checksum);
+        opened.is_some_and(|opened| opened.check(&|_| ()).is_ok())
+    };
+    if known.is_some_and(intact) {
         report.resumed += 1;
-        report.add(Sizes { plain: plain.len(), packed: there.packed_bytes });
+        report.add(Sizes { plain: plain.len(), packed });
         progress(plain.len());
     } else {
-        let sizes = pack_file(&from, &to, progress)?;
-        manifest.files.insert(name.to_owned(), Origin::of(&plain, sizes.packed));
+        let (sizes, checksum) = pack_one(&from, &to, progress)?;
+        let origin = Origin::of(&plain, sizes.packed);
+        manifest.files.insert(name.to_owned(), Shard { origin, checksum });
         manifest.write(job.to)?;
         report.files += 1;
         report.add(sizes);
@@ -146,39 +140,43 @@ fn verify(job: &Job<'_>, plain: &Path, packed: &Path, progress: Progress<'_>) ->
 /// Unpacks a model: restores every file.
 ///
 /// # Errors
-/// [`Error::NotPacked`], or an error of a file.
+/// [`Error::NotPacked`], [`Error::Unfinished`], [`Error::Lost`] or [`Error::Damaged`] for a folder
+/// that is not as it was packed, [`Error::Occupied`], or an error of a file.
 pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     refuse_same(job)?;
     if !job.from.is_dir() {
         require_safetensors(job.from)?;
-        let sizes = unpack_file(job.from, job.to, progress)?;
-        return Ok(Report { sizes, files: 1, ..Report::default() });
+        discard_beside(job.to);
+        let (sizes, checked) = unpack_one(job.from, job.to, progress)?;
+        return Ok(Report { sizes, files: 1, unchecked: usize::from(!checked), ..Report::default() });
     }
-    let content = Content::of(job.from)?;
-    let manifest =
-        Manifest::read(job.from)?.ok_or_else(|| not_packed(format!("there is no {NAME}")).of(job.from))?;
     // Checks all files before anything is written.
-    content.shards.iter().try_for_each(|name| require_packed(&job.from.join(name)))?;
-    fs::create_dir_all(job.to).map_err(|error| Error::Io(error).of(job.to))?;
-    let mut report = Report { left_out: content.folders, ..Report::default() };
-    for name in &content.shards {
-        report.add(unpack_file(&job.from.join(name), &job.to.join(name), progress)?);
-        report.files += 1;
+    let PackedFolder { content, manifest } = PackedFolder::open(job.from)?;
+    if let Some(name) = manifest.copied.keys().find(|name| !content.others.contains(name)) {
+        return Err(Error::Lost.of(&job.from.join(name)));
     }
-    for name in content.others.iter().filter(|name| *name != CONFIG) {
-        copy(&job.from.join(name), &job.to.join(name))?;
+    let _claim = claim_plain(job.to, &content)?;
+    let mut report = Report::default();
+    for name in &content.shards {
+        let (sizes, checked) = unpack_one(&job.from.join(name), &job.to.join(name), progress)?;
+        report.add(sizes);
+        report.files += 1;
+        report.unchecked += usize::from(!checked);
+    }
+    for name in content.others.iter().filter(|name| *name != CONFIG || manifest.config.is_none()) {
+        let listed = manifest.copied.get(name);
+        copy(&job.from.join(name), &job.to.join(name), listed.map(String::as_str))?;
+        if listed.is_none() && manifest.has_checksums() {
+            report.unlisted.push(name.clone());
+        }
     }
     if let Some(text) = manifest.config {
-        write_atomic(&job.to.join(CONFIG), |out| out.write_all(text.as_bytes()))?;
+        write_text(&job.from.join(CONFIG), &job.to.join(CONFIG), &text)?;
     }
-    Ok(report)
+    Ok(Report { left_out: content.folders, ..report })
 }
 
-fn is_safetensors(path: &Path) -> bool {
-    path.extension() == Some(OsStr::new("safetensors"))
-}
-
-fn require_safetensors(path: &Path) -> Result<(), Error> {
+pub(crate) fn require_safetensors(path: &Path) -> Result<(), Error> {
     if !path.exists() {
         return Err(Error::Missing.of(path));
     }
@@ -190,13 +188,28 @@ fn refuse_same(job: &Job<'_>) -> Result<(), Error> {
     if same { Err(Error::Same.of(job.to)) } else { Ok(()) }
 }
 
+/// Fails if a packed file in place of the result has other tensors than the original.
+fn refuse_another(from: &Path, to: &Path) -> Result<(), Error> {
+    let Ok(there) = Opened::open(to) else { return Ok(()) };
+    let same = signature(&there.text).is_ok_and(|there| {
+        Plain::open(from).and_then(|plain| signature(&plain.text)).is_ok_and(|plain| plain == there)
+    });
+    if same { Ok(()) } else { Err(Error::Another.of(to)) }
+}
+
+/// Removes what killed runs left beside a file.
+fn discard_beside(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    discard_abandoned(folder.unwrap_or(Path::new(".")));
+}
+
 /// Rejects a model without matrices to freeze; the error lists what it holds.
 fn require_matrix(files: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Error> {
     let mut found = BTreeMap::new();
     for file in files {
         let file = file.as_ref();
         let plain = Plain::open(file)?;
-        if plain.original()?.is_some() {
+        if plain.is_packed()? {
             return Err(Error::Packed.of(file));
         }
         if plain.arrays.iter().any(|array| Plan::of(array) != Plan::Keep) {
@@ -218,7 +231,26 @@ fn read_if_there(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    let mut file = fs::File::open(from).map_err(|error| Error::Io(error).of(from))?;
-    Ok(write_atomic(to, |out| std::io::copy(&mut file, out).map(|_| ()))?)
+/// Copies a file with its permissions, and returns its checksum, which must be the expected one.
+fn copy(from: &Path, to: &Path, expected: Option<&str>) -> Result<String, Error> {
+    let mut found = String::new();
+    let done = whole(from, to, |out| {
+        let (mut file, mut sum, mut buffer) = (File::open(from)?, Summing::new(out), vec![0; 1 << 16]);
+        loop {
+            let read = file.read(&mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            sum.write_all(&buffer[..read]).map_err(Error::Write)?;
+        }
+        found = sum.finish();
+        if expected.is_some_and(|expected| expected != found) { Err(Error::Damaged) } else { Ok(()) }
+    });
+    done.map_err(|error| error.of_either(from, to)).map(|()| found)
+}
+
+/// Writes a text with the permissions of another file.
+fn write_text(like: &Path, to: &Path, text: &str) -> Result<(), Error> {
+    let done = whole(like, to, |out| out.write_all(text.as_bytes()).map_err(Error::Write));
+    done.map_err(|error| error.of_either(like, to))
 }

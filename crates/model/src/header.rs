@@ -1,16 +1,27 @@
-//! The header of a packed file: which tensors of the original are frozen, their places, and the
-//! original header.
+//! The header of a packed file: which tensors of the original are frozen, their places, the
+//! original header, and the checksums.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use buddy_core::{Dtype, ENTRY_BYTES};
+use buddy_codec::{CodecKind, FrozenHeader};
+use buddy_core::{Dtype, ENTRY_BYTES, Target};
 use buddy_snapshot::Array;
 use serde_json::{Map, Value, json};
 
-use crate::Error;
+use crate::{
+    Error,
+    checksum::{self, UNSEALED},
+};
 
-/// Metadata key of the original header in a packed file.
-const ORIGINAL: &str = "buddy.header";
+/// Metadata keys of a packed file: the original header, the checksums of the tensors, and that of
+/// the header itself.
+const ORIGINAL: &str = "buddy.original";
+const CHECKSUMS: &str = "buddy.checksums";
+const CHECKSUM: &str = "buddy.checksum";
+/// Precedes the digits of the header's checksum.
+const MARK: &str = "\"buddy.checksum\":\"";
+/// Metadata key of the original header in version 1, which has no checksums.
+const ORIGINAL_V1: &str = "buddy.header";
 /// Alignment of the tensors' bytes, and so of frozen buffers.
 const ALIGN: usize = 128;
 /// Size of a header's length field.
@@ -29,13 +40,18 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Chooses the treatment: a bf16 matrix with rows of whole entries is frozen. A tensor of more
-    /// dimensions is the matrix of its rows.
+    /// Chooses the treatment: a bf16 matrix with rows of whole entries is frozen, if that can make
+    /// it smaller; fewer than sixteen rows are padded. A tensor of more dimensions is the matrix of
+    /// its rows.
     pub fn of(array: &Array) -> Self {
         let row = array.shape.last().map_or(0, |&columns| columns * 2);
         let whole = row > 0 && row.is_multiple_of(ENTRY_BYTES as u64);
         match u32::try_from(row / ENTRY_BYTES as u64) {
-            Ok(row) if whole && array.dtype == Dtype::Bf16 && array.shape.len() > 1 => Self::Freeze { row },
+            Ok(row) if whole && array.dtype == Dtype::Bf16 && array.shape.len() > 1 => {
+                let (codec, bytes) = (CodecKind::Bf16.train(&[]), array.bytes().len() as u64);
+                let header = FrozenHeader { codec, target: Target::X4Over3, bytes, row, sectors: 0 };
+                if header.parts().total < bytes { Self::Freeze { row } } else { Self::Keep }
+            }
             _ => Self::Keep,
         }
     }
@@ -66,11 +82,51 @@ impl Plain {
         }
     }
 
-    /// Returns the original header, if the file is packed.
-    pub(crate) fn original(&self) -> Result<Option<String>, Error> {
-        let found = self.metadata()?.remove(ORIGINAL);
-        Ok(found.and_then(|text| text.as_str().map(str::to_owned)))
+    /// Returns whether the file is packed.
+    pub(crate) fn is_packed(&self) -> Result<bool, Error> {
+        let metadata = self.metadata()?;
+        Ok([ORIGINAL, ORIGINAL_V1].iter().any(|key| metadata.contains_key(*key)))
     }
+
+    /// Returns the original header and the checksums of a packed file.
+    pub(crate) fn original(&self) -> Result<Original, Error> {
+        let mut metadata = self.metadata()?;
+        let mut take = |key: &str| metadata.remove(key).and_then(|text| text.as_str().map(str::to_owned));
+        if let Some(text) = take(ORIGINAL) {
+            let own = checksum::unseal(self.text.as_bytes(), MARK)?;
+            let tensors = take(CHECKSUMS).and_then(|text| serde_json::from_str(&text).ok());
+            let tensors = tensors.ok_or_else(|| not_packed("its header has no checksums"))?;
+            return Ok(Original { text, checksums: Some(Checksums { own, tensors }) });
+        }
+        let text = take(ORIGINAL_V1).ok_or_else(|| not_packed("its metadata hold no original header"))?;
+        Ok(Original { text, checksums: None })
+    }
+}
+
+/// The metadata of a packed file.
+pub(crate) struct Original {
+    /// The text of the original header.
+    pub(crate) text: String,
+    /// `None` in version 1.
+    pub(crate) checksums: Option<Checksums>,
+}
+
+/// The checksums of a packed file.
+pub(crate) struct Checksums {
+    /// That of the header, and so of all others.
+    pub(crate) own: String,
+    /// Those of the tensors' bytes; a frozen matrix holds its own.
+    pub(crate) tensors: BTreeMap<String, String>,
+}
+
+/// Returns type and shape of each tensor of a header: equal for two versions of one model.
+pub(crate) fn signature(text: &str) -> Result<BTreeMap<String, (Value, Value)>, Error> {
+    let mut header = parse(text)?;
+    header.remove("__metadata__");
+    Ok(header
+        .into_iter()
+        .map(|(name, info)| (name, (info["dtype"].clone(), info["shape"].clone())))
+        .collect())
 }
 
 /// Returns the text of the header; the file was opened as safetensors before.
@@ -112,35 +168,46 @@ pub(crate) fn tensors(text: &str) -> Result<Vec<(String, u64)>, Error> {
     Ok(found.into_iter().map(|(start, end, name)| (name, end - start)).collect())
 }
 
-/// A tensor to write: its name, whether it is frozen, and its size.
+/// A tensor to write: its name, whether it is frozen, its size and its checksum.
 pub(crate) struct Written<'a> {
     pub(crate) array: &'a Array,
     pub(crate) frozen: bool,
     pub(crate) bytes: u64,
+    pub(crate) checksum: String,
 }
 
 /// Returns an upper bound of the header's bytes in a packed file, the length field included, for
 /// any treatment of the tensors.
 pub(crate) fn room(plain: &Plain) -> Result<usize, Error> {
     let total = plain.arrays.iter().map(|array| array.bytes().len() as u64).sum();
-    let most: Vec<_> = plain.arrays.iter().map(|array| Written { array, frozen: false, bytes: 0 }).collect();
+    let most = |array| Written { array, frozen: false, bytes: 0, checksum: UNSEALED.to_owned() };
+    let most: Vec<_> = plain.arrays.iter().map(most).collect();
     Ok((LENGTH + text(plain, &most, total)?.len()).next_multiple_of(ALIGN))
 }
 
-/// Encodes the header of a packed file, padded with blanks to [`room`] bytes.
-pub(crate) fn encode(plain: &Plain, tensors: &[Written<'_>], room: usize) -> Result<Vec<u8>, Error> {
+/// Encodes the header of a packed file, padded with blanks to [`room`] bytes. Returns its checksum
+/// too.
+pub(crate) fn encode(
+    plain: &Plain,
+    tensors: &[Written<'_>],
+    room: usize,
+) -> Result<(Vec<u8>, String), Error> {
     let mut text = text(plain, tensors, 0)?;
     debug_assert!(LENGTH + text.len() <= room, "a frozen tensor's line is no longer than the plain one's");
     text.resize(text.len().max(room - LENGTH), b' ');
+    let own = checksum::seal(&mut text, MARK)?;
     let mut out = (text.len() as u64).to_le_bytes().to_vec();
     out.extend(text);
-    Ok(out)
+    Ok((out, own))
 }
 
 /// Returns the header's text for tensors that follow one another from an offset on.
 fn text(plain: &Plain, tensors: &[Written<'_>], mut at: u64) -> Result<Vec<u8>, Error> {
     let mut metadata = plain.metadata()?;
-    metadata.insert(ORIGINAL.to_owned(), Value::String(plain.text.clone()));
+    let sums: BTreeMap<_, _> = tensors.iter().map(|one| (&one.array.name, &one.checksum)).collect();
+    let sums = serde_json::to_string(&sums).map_err(|error| not_packed(error.to_string()))?;
+    let ours = [(ORIGINAL, plain.text.clone()), (CHECKSUMS, sums), (CHECKSUM, UNSEALED.to_owned())];
+    metadata.extend(ours.map(|(key, text)| (key.to_owned(), Value::String(text))));
     let mut map = Map::new();
     map.insert("__metadata__".to_owned(), Value::Object(metadata));
     let original = parse(&plain.text)?;

@@ -5,10 +5,14 @@
 //! files, byte for byte. A packed file is a safetensors file too: a frozen matrix is a tensor of
 //! bytes under the matrix's name, and the metadata hold the original header. Files are mapped and
 //! processed in pieces, so that a model may be larger than memory. They are written atomically, and
-//! finished files are not packed again.
+//! finished files are not packed again. Every tensor and every file has a checksum, which
+//! [`unpack`], [`verify`] and [`verify_shards`] compare.
 
 #![forbid(unsafe_code)]
 
+mod check;
+mod checksum;
+mod content;
 mod error;
 mod file;
 mod folder;
@@ -16,6 +20,7 @@ mod header;
 mod manifest;
 mod matrix;
 
+pub use check::{Checked, verify, verify_shards};
 pub use error::Error;
 pub use file::{Sizes, pack_file, unpack_file, verify_file};
 pub use folder::{Job, Report, pack, unpack};

@@ -35,14 +35,17 @@ fn pieces(header: &FrozenHeader) -> Vec<Range<usize>> {
 /// The parts of a matrix that are written last; the fixed places are written at once.
 #[derive(Default)]
 struct Rest {
+    /// Checksums of the fixed places.
+    chunks: Vec<u8>,
     nibbles: Vec<u8>,
     index: Vec<u8>,
     overflow: Vec<u8>,
 }
 
 impl Rest {
-    /// Adds a piece, and counts its sectors.
-    fn add(&mut self, piece: &FrozenPiece, header: &mut FrozenHeader) -> Option<()> {
+    /// Adds a piece and the checksums of its places, and counts its sectors.
+    fn add(&mut self, piece: &FrozenPiece, chunks: &[u8], header: &mut FrozenHeader) -> Option<()> {
+        self.chunks.extend_from_slice(chunks);
         self.nibbles.extend_from_slice(&piece.nibbles);
         self.overflow.extend_from_slice(&piece.overflow);
         for &sectors in &piece.sectors {
@@ -52,25 +55,32 @@ impl Rest {
         Some(())
     }
 
-    fn write(mut self, out: &File, at: u64, header: &FrozenHeader) -> Result<(), Error> {
+    /// Writes everything but the fixed places; returns the checksum of the matrix.
+    fn write(mut self, out: &File, at: u64, header: &FrozenHeader) -> Result<u128, Error> {
         self.index.extend_from_slice(&header.sectors.to_le_bytes());
-        let parts = header.parts();
-        out.write_all_at(&header.encode()?, at)?;
-        out.write_all_at(&self.nibbles, at + parts.nibbles.start)?;
-        out.write_all_at(&self.index, at + parts.index.start)?;
-        Ok(out.write_all_at(&self.overflow, at + parts.overflow.start)?)
+        let (parts, mut tail) = (header.parts(), self.nibbles);
+        for (start, part) in [(parts.index.start, &self.index), (parts.overflow.start, &self.overflow)] {
+            tail.resize((start - parts.nibbles.start) as usize, 0);
+            tail.extend_from_slice(part);
+        }
+        tail.resize((parts.total - parts.nibbles.start) as usize, 0);
+        self.chunks.extend(header.tail_checksums(&tail));
+        let head = header.encode_sealed(&self.chunks)?;
+        out.write_all_at(&head, at).map_err(Error::Write)?;
+        out.write_all_at(&tail, at + parts.nibbles.start).map_err(Error::Write)?;
+        Ok(u128::from_le_bytes(*head.last_chunk().expect("a header of 128 bytes")))
     }
 }
 
 /// Writes a matrix with rows of `row` entries to a file of zeros, from `at` on, and returns its
-/// bytes. Returns `None` if they are not fewer than the plain ones.
+/// bytes and checksum. Returns `None` if the bytes are not fewer than the plain ones.
 pub(crate) fn write(
     out: &File,
     at: u64,
     array: &Array,
     row: u32,
     progress: Progress<'_>,
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<(u64, u128)>, Error> {
     let (data, target) = (array.bytes(), Target::X4Over3);
     let mut header = FrozenHeader { codec: codec(data), target, bytes: data.len() as u64, row, sectors: 0 };
     let (mut rest, device) = (Rest::default(), at + header.parts().device.start);
@@ -78,12 +88,13 @@ pub(crate) fn write(
         let packed = batch.par_iter().map(|range| {
             let piece = FrozenPiece::pack(&header.codec, target, row, &data[range.clone()])?;
             let places = (range.start / ENTRY_BYTES * target.device_bytes()) as u64;
-            out.write_all_at(&piece.device, device + places)?;
+            out.write_all_at(&piece.device, device + places).map_err(Error::Write)?;
             progress(range.len() as u64);
-            Ok(FrozenPiece { device: Vec::new(), ..piece })
+            let chunks = piece.checksums(target);
+            Ok((FrozenPiece { device: Vec::new(), ..piece }, chunks))
         });
-        for piece in packed.collect::<Result<Vec<_>, Error>>()? {
-            if rest.add(&piece, &mut header).is_none() {
+        for (piece, chunks) in packed.collect::<Result<Vec<_>, Error>>()? {
+            if rest.add(&piece, &chunks, &mut header).is_none() {
                 return Ok(None);
             }
         }
@@ -92,8 +103,8 @@ pub(crate) fn write(
             return Ok(None);
         }
     }
-    rest.write(out, at, &header)?;
-    Ok(Some(header.parts().total))
+    let checksum = rest.write(out, at, &header)?;
+    Ok(Some((header.parts().total, checksum)))
 }
 
 /// Reads a frozen matrix in pieces; passes each to `put` with its offset in the plain data.

@@ -41,9 +41,9 @@ mod _native {
     #[pymodule_export]
     use super::linear_plan::LinearPlan;
     #[pymodule_export]
-    use super::model::{pack_model, unpack_model};
+    use super::model::{pack_model, unpack_model, verify_model, verify_shards};
     #[pymodule_export]
     use super::norm::{norm_relu, norm_relu_supports};
     #[pymodule_export]
-    use super::packing::{pack, packed_bytes, parse_header, unpack};
+    use super::packing::{check_packed, pack, packed_bytes, parse_header, unpack};
 }

@@ -43,6 +43,13 @@ pub(crate) fn parse_header(header: Range) -> PyResult<(String, &'static str, u32
     ))
 }
 
+/// Compares a buffer in host memory with its checksum. Returns whether it has one.
+#[pyfunction]
+pub(crate) fn check_packed(py: Python<'_>, packed: Range) -> PyResult<bool> {
+    let packed = bytes(packed);
+    py.detach(|| Frozen::open(packed).and_then(|frozen| frozen.check())).map_err(error::value)
+}
+
 /// Packs whole entries into a buffer, in stream order.
 ///
 /// If more sectors overflow than there is room for, the buffer gets no magic number and its header

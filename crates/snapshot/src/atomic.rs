@@ -2,7 +2,8 @@
 //!
 //! A file is written under a temporary name in the same folder, synced to disk, and renamed, so
 //! that not even a power failure leaves a partial file. An interrupted process calls
-//! [`discard_partial`] before it exits, which removes temporary files.
+//! [`discard_partial`] before it exits, which removes temporary files. Those of a killed process are
+//! found by [`discard_abandoned`]: nobody holds their lock.
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
@@ -71,7 +72,7 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
         // Locked while the file is created, so that an interruption sees both or neither.
         let mut partial = partial();
         partial.insert(beside.clone());
-        File::create(&beside)
+        create_locked(&beside)
     };
     let written = created.and_then(|file| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -87,6 +88,43 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
     }
     partial().remove(&beside);
     written
+}
+
+/// Creates a file and locks it, where the file system has locks.
+fn create_locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::create(path)?;
+        let _ = file.try_lock();
+        // Another process may have taken it for abandoned before it was locked.
+        if path.exists() {
+            return Ok(file);
+        }
+    }
+}
+
+/// Returns whether a file name is a temporary one of [`write_atomic`].
+pub fn is_partial(name: &str) -> bool {
+    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part"));
+    let Some((rest, count)) = inner.and_then(|name| name.rsplit_once('.')) else { return false };
+    let Some((name, process)) = rest.rsplit_once('.') else { return false };
+    let numbered = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+    !name.is_empty()
+        && numbered
+        && process.len() == 16
+        && process.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Removes the temporary files of killed processes from a folder.
+pub fn discard_abandoned(folder: &Path) {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in
+        names.filter(|entry| is_partial(&entry.file_name().to_string_lossy())).map(|entry| entry.path())
+    {
+        let abandoned = File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
+        if abandoned {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Syncs the folder. The file is complete either way, so failure is no error.

@@ -34,7 +34,7 @@ mod torch;
 mod writer;
 
 pub use array::{Array, Format, open, open_raw, read_memory};
-pub use atomic::{discard_partial, write_atomic};
+pub use atomic::{discard_abandoned, discard_partial, is_partial, write_atomic};
 pub use claim::Claim;
 pub use error::Error;
 pub use folder::array_files;

@@ -9,6 +9,7 @@ from torch import nn
 
 from .experts import PackedExperts, expert_weights, pack_experts_, unpack_experts_
 from .layers import PackedEmbedding, PackedLayer, PackedLinear, PackedMatrix
+from .layout import TILE_ROWS
 
 
 def can_pack(module: nn.Module) -> bool:
@@ -19,7 +20,13 @@ def can_pack(module: nn.Module) -> bool:
 
 
 def _is_packable(weight: torch.Tensor) -> bool:
-    return weight.dtype == torch.bfloat16 and weight.dim() == 2 and weight.shape[1] % 64 == 0 and not weight.is_meta
+    return weight.dtype == torch.bfloat16 and weight.dim() == 2 and fills_tiles(weight) and not weight.is_meta
+
+
+def fills_tiles(weight: torch.Tensor) -> bool:
+    """Returns whether a matrix has rows of whole entries, and enough of them: fewer than sixteen are
+    padded to as many, so one row would take twelve times its bytes."""
+    return weight.shape[-1] % 64 == 0 and weight.numel() // max(weight.shape[-1], 1) >= TILE_ROWS
 
 
 def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bool = False) -> PackedLinear | PackedEmbedding:

@@ -37,7 +37,9 @@ class PackedTensor:
         """Returns a packed tensor from its bytes, as a file holds them. Synchronises with a GPU if
         they are there.
 
-        Raises ``ValueError`` if header, shape, dtype and length do not agree.
+        Raises ``ValueError`` if header, shape, dtype and length do not agree, or if bytes on the
+        CPU do not match their checksum. Bytes on a GPU are not compared: ``verify_model`` checks
+        the file.
         """
         if data.dtype != torch.uint8 or data.dim() != 1:
             raise ValueError(f"packed data is one dimension of uint8, not {tuple(data.shape)} of {data.dtype}")
@@ -46,6 +48,8 @@ class PackedTensor:
             raise ValueError(f"these are {size} bytes of data, not a tensor of {tuple(shape)} {dtype}")
         if data.numel() != (length := packed_bytes(target, row, size, sectors)):
             raise ValueError(f"{data.numel()} packed bytes, where the header says {length}")
+        if data.device.type == "cpu":
+            _native.check_packed(span(data.contiguous()))
         return cls(data, tuple(shape), dtype, codec, target, row)
 
     @property
@@ -115,6 +119,8 @@ def pack(tensor: torch.Tensor, *, codec: str | None = None, target: str | None =
     never blocks and can be compiled and captured in a graph; ``fits()`` tells whether the room was
     enough. ``matrix`` lays out rows for ``linear``.
     """
+    if matrix and not tensor.dim():
+        raise ValueError("a tensor without dimensions is no matrix")
     row = entries_per_row(tensor.shape[-1]) if matrix else 0
     if codec is None or target is None or sectors is None:
         flat = flat_bytes(tensor)

@@ -41,8 +41,10 @@ pub(crate) fn readers() -> Vec<Reader> {
             arrays(Format::Torch, &checked(bytes))
         }),
         reader("GGUF", "fuzz/seeds/gguf/two.gguf", |bytes, _| arrays(Format::Gguf, bytes)),
-        reader("packed model", "data/versions/model-1/model.safetensors", stores::packed),
-        reader("packed folder", "data/versions/model-1/buddy.json", stores::packed_folder),
+        reader("packed model of version 1", "data/versions/model-1/model.safetensors", stores::packed),
+        reader("packed folder of version 1", "data/versions/model-1/buddy.json", stores::packed_folder_1),
+        reader("packed model", "data/versions/model-2/model.safetensors", stores::packed_model),
+        reader("packed folder", "data/versions/model-2/buddy.json", stores::packed_folder),
         reader("plan of a sweep", "data/versions/sweep-1.toml", |bytes, _| text(bytes, stores::plan)),
         reader("point of a sweep", "fuzz/seeds/records/sweep-point", stores::point),
         reader("log of a watched program", "data/versions/watch-1.log", |bytes, _| text(bytes, stores::log)),

@@ -22,12 +22,34 @@ pub(crate) fn packed(bytes: &[u8], dir: &Path) -> bool {
     true
 }
 
+/// A packed file with checksums gives an error, or the file that was packed.
+pub(crate) fn packed_model(bytes: &[u8], dir: &Path) -> bool {
+    let accepted = packed(bytes, dir);
+    let plain = fs::read(dir.join("plain.safetensors"));
+    assert!(!accepted || buddy_core::checksum(&plain.unwrap()) == PLAIN, "other bytes were accepted");
+    accepted
+}
+
+/// The CRC-32 of the file that the golden packed models were made from.
+const PLAIN: u32 = 0x8360_3611;
+
+/// Opens a packed folder of version 1 with another description.
+pub(crate) fn packed_folder_1(bytes: &[u8], dir: &Path) -> bool {
+    described(bytes, "model-1", dir)
+}
+
 /// Opens a packed folder with another description.
 pub(crate) fn packed_folder(bytes: &[u8], dir: &Path) -> bool {
+    described(bytes, "model-2", dir)
+}
+
+fn described(bytes: &[u8], honest: &str, dir: &Path) -> bool {
     let (from, to) = (dir.join("from"), dir.join("to"));
     fs::create_dir_all(&from).unwrap();
-    let honest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/versions/model-1");
-    fs::copy(honest.join("model.safetensors"), from.join("model.safetensors")).unwrap();
+    let honest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/versions").join(honest);
+    for name in ["model.safetensors", "config.json"] {
+        fs::copy(honest.join(name), from.join(name)).unwrap();
+    }
     fs::write(from.join("buddy.json"), bytes).unwrap();
     let done = unpack(&Job { from: &from, to: &to, verify: false }, &|_| ());
     assert!(fs::read_dir(dir).unwrap().count() <= 2, "nothing is written outside the folder");

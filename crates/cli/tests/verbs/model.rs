@@ -62,3 +62,32 @@ fn a_packed_folder_with_a_cut_file_leaves_nothing_behind() {
     assert_eq!(run.stderr.matches("b.safetensors").count(), 1, "{}", run.stderr);
     assert!(!std::path::Path::new(&back).exists(), "files before the cut one were written");
 }
+
+#[test]
+fn verify_accepts_a_packed_folder_and_names_what_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (plain, packed) = (path("plain"), path("packed"));
+    fs::create_dir(&plain).unwrap();
+    fs::write(path("plain/a.safetensors"), model()).unwrap();
+    fs::write(path("plain/notes.txt"), "mine").unwrap();
+    assert_eq!(buddy(&["pack", &plain, "--out", &packed]).code, 0);
+    let whole = buddy(&["verify", &packed]);
+    assert!(whole.code == 0 && whole.stdout.starts_with("checked 2 files: "), "{}", whole.stdout);
+    let shard = path("packed/a.safetensors");
+    let mut bytes = fs::read(&shard).unwrap();
+    let last = bytes.len() - 1000;
+    bytes[last] ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    for args in [&["verify", &packed][..], &["unpack", &packed, "--out", &path("back")]] {
+        let run = buddy(args);
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{args:?}");
+        assert!(
+            run.stderr.contains("a.safetensors: w: ") && run.stderr.contains("checksum"),
+            "{}",
+            run.stderr
+        );
+    }
+    let old = buddy(&["verify", concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/versions/model-1")]);
+    assert!(old.code == 0 && old.stderr.contains("packed without checksums: not checked"), "{}", old.stderr);
+}

@@ -81,14 +81,17 @@ fn a_plan_and_a_point_of_a_sweep_of_version_1() {
 }
 
 #[test]
-fn a_packed_model_of_version_1_is_the_file_that_it_was_made_from() {
-    let (from, to) = (path("data/versions/model-1"), tempfile::tempdir().unwrap());
-    let report = unpack(&Job { from: &from, to: to.path(), verify: false }, &|_| ()).unwrap();
-    assert_eq!((report.files, report.sizes.plain), (1, 8384));
-    let plain = fs::read(to.path().join("model.safetensors")).unwrap();
-    assert_eq!(buddy_core::checksum(&plain), 0x83603611);
-    let config = fs::read_to_string(to.path().join("config.json")).unwrap();
-    assert_eq!(config, "{\"model_type\": \"llama\", \"hidden_size\": 256}\n");
+fn packed_models_of_versions_1_and_2_are_the_file_that_they_were_made_from() {
+    for (version, unchecked) in [(1, 1), (2, 0)] {
+        let (from, to) = (path(&format!("data/versions/model-{version}")), tempfile::tempdir().unwrap());
+        let report = unpack(&Job { from: &from, to: to.path(), verify: false }, &|_| ()).unwrap();
+        assert_eq!((report.files, report.sizes.plain, report.unchecked), (1, 8384, unchecked));
+        assert_eq!(buddy_model::verify(&from, &|_| ()).unwrap().unchecked, unchecked);
+        let plain = fs::read(to.path().join("model.safetensors")).unwrap();
+        assert_eq!(buddy_core::checksum(&plain), 0x83603611, "version {version}");
+        let config = fs::read_to_string(to.path().join("config.json")).unwrap();
+        assert_eq!(config, "{\"model_type\": \"llama\", \"hidden_size\": 256}\n");
+    }
 }
 
 #[test]
