@@ -43,6 +43,7 @@ mod simd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;
+mod tight;
 mod zeros;
 
 pub use batch::BatchError;
@@ -64,6 +65,7 @@ pub use fvc::Fvc;
 pub use kinds::{Codec, CodecKind};
 pub use near64::Near64;
 pub use planes::Planes;
+pub use tight::{Tight, TightHeader, TightParts, tighten};
 pub use zeros::Zeros;
 
 /// Errors of decoding a stream or looking up a codec.
