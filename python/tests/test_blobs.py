@@ -11,7 +11,7 @@ from torch import nn
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools"))
 
 from dl import networks  # noqa: E402
-from dl.blobs import Blobs  # noqa: E402
+from dl.blobs import Blobs, BvlcBlobs  # noqa: E402
 
 
 class Forked(nn.Module):
@@ -32,10 +32,10 @@ class Steps:
     """A model in training, with a copy of the blobs at every event of a step if it is to be looked
     at."""
 
-    def __init__(self, model, look=True):
+    def __init__(self, model, look=True, follow=Blobs):
         self.model, self.loss = model.train(), nn.CrossEntropyLoss()
         self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        self.blobs = Blobs(model, self.loss, self.optimizer, lambda phase, name, _: look and self.events.append((phase, name, self.copies())))
+        self.blobs = follow(model, self.loss, self.optimizer, lambda phase, name, _: look and self.events.append((phase, name, self.copies())))
         self.events = []
 
     def copies(self):
@@ -175,3 +175,39 @@ def test_an_unrolled_lstm_has_blobs_for_every_step():
     assert data["gates.3"].shape == diff["gates.3"].shape == (3, 32)
     assert {"input.split5", "project.4.split1", "project.4.split2", "recurrent.5"} <= set(diff)
     assert not {"project.5.split1", "unit.split1"} & set(diff)
+
+
+class Normalised(nn.Module):
+    """A convolution, its batch normalisation and ReLU, and a product."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn, self.relu = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), networks.relu()
+        self.flatten, self.fc = nn.Flatten(), nn.Linear(144, 10)
+
+    def forward(self, x):
+        return self.fc(self.flatten(self.relu(self.bn(self.conv(x)))))
+
+
+def test_bvlcs_batch_normalisation_is_in_place_and_keeps_four_tensors():
+    steps = Steps(Normalised(), follow=BvlcBlobs)
+    nn.init.uniform_(steps.model.bn.weight, 0.5, 2)
+    twin = Normalised()
+    twin.load_state_dict(steps.model.state_dict())
+    inputs, labels = batch()
+    steps.step(inputs, labels)
+    conv = twin.conv(inputs)
+    mean, variance = conv.mean((0, 2, 3), keepdim=True), conv.var((0, 2, 3), correction=0, keepdim=True)
+    normalised = (conv - mean) / (variance + twin.bn.eps).sqrt()
+    scaled = normalised * twin.bn.weight[:, None, None] + twin.bn.bias[:, None, None]
+    for tensor in (conv, normalised, scaled):
+        tensor.retain_grad()
+    nn.functional.cross_entropy(twin.fc(scaled.relu().flatten(1)), labels).backward()
+    data, diff = steps.end
+    torch.testing.assert_close(data["conv"], scaled.relu().detach())
+    torch.testing.assert_close(diff["conv"].view_as(conv), conv.grad)
+    torch.testing.assert_close(data["bn.x_norm"], normalised.detach())
+    torch.testing.assert_close(diff["bn.x_norm"], normalised.grad)
+    torch.testing.assert_close(data["bn.scale_temp"], (scaled.grad * normalised).detach())
+    assert all(len(channel.unique()) == 1 for channel in data["bn.temp"].transpose(0, 1)), "one value a channel"
+    assert "bn" not in data and "bn" not in diff, "it is in place"

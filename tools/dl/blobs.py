@@ -23,6 +23,8 @@ IN_PLACE = (nn.ReLU, nn.Dropout)
 class Blobs(Tensors):
     """Follows the blobs of one model, with the interface of `Tensors`."""
 
+    in_place = IN_PLACE
+
     def __init__(self, model, loss, optimizer, on_event):
         super().__init__(model, loss, optimizer, on_event)
         self.data, self.diff, self.module, self.arguments = {}, {}, None, ()
@@ -50,7 +52,7 @@ class Blobs(Tensors):
         return tuple(self.read(tensor) for tensor in args)
 
     def adds_nothing(self, module):
-        return isinstance(module, (*IN_PLACE, nn.Flatten))
+        return isinstance(module, (*self.in_place, nn.Flatten))
 
     def read(self, tensor):
         blob = self.made.get(address(tensor)) if tensor.requires_grad else None
@@ -76,11 +78,19 @@ class Blobs(Tensors):
         if name == "loss":
             # SoftmaxWithLoss keeps its probabilities.
             hold(self.data, "loss.prob", self.arguments[0].detach().softmax(1))
+        self.inside_forward(name, outputs)
         self.on_event("forward", name, None)
 
     def back(self, name, blob, grad):
         hold(self.diff, blob, grad)
+        self.inside_backward(name, grad)
         self.on_event("backward", name, None)
+
+    def inside_forward(self, name, outputs):
+        """Holds what the layer keeps for itself after its forward pass."""
+
+    def inside_backward(self, name, grad):
+        """Holds what the layer keeps for itself after its backward pass."""
 
     def rows(self):
         """Returns everything that Caffe has allocated, of any size."""
@@ -95,6 +105,42 @@ class Blobs(Tensors):
 
     def live(self, *_):
         return [row for row in self.rows() if self.large(row.bytes, row.name)]
+
+
+class BvlcBlobs(Blobs):
+    """Follows blobs with BVLC's batch normalisation instead of cuDNN's: two layers in place,
+    BatchNorm and Scale, that keep four tensors of the blob's size (batch_norm_layer.cu and
+    scale_layer.cu of BVLC/caffe).
+
+    | tensor | forward | backward |
+    |---|---|---|
+    | `temp` | the deviation of its channel in every element | unchanged |
+    | `x_norm` | the normalised input | unchanged |
+    | `x_norm.output` | not written | the gradient that Scale passes on |
+    | `scale_temp` | the normalised input | the gradient times the normalised input |
+    """
+
+    in_place = (*IN_PLACE, nn.BatchNorm2d)
+
+    def begin(self, batch):
+        super().begin(batch)
+        self.norms = {}
+
+    def inside_forward(self, name, outputs):
+        if not isinstance(self.module, nn.BatchNorm2d):
+            return
+        x = self.arguments[0].detach()
+        variance, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
+        deviation = (variance + self.module.eps).sqrt()
+        hold(self.data, f"{name}.temp", deviation.expand_as(x))
+        for kept in ("x_norm", "scale_temp"):
+            hold(self.data, f"{name}.{kept}", (x - mean) / deviation)
+        self.norms[name] = self.module.weight.detach()[:, None, None]
+
+    def inside_backward(self, name, grad):
+        if name in self.norms:
+            hold(self.data, f"{name}.scale_temp", grad * self.data[f"{name}.x_norm"])
+            hold(self.diff, f"{name}.x_norm", grad * self.norms[name])
 
 
 def hold(blobs, name, tensor):
