@@ -300,7 +300,7 @@ typedef struct buddyKvRows {
 } buddyKvRows;
 
 /* One attention call. group * tokens is at most 16. */
-typedef struct buddyKvAsked {
+typedef struct buddyKvAttention {
     buddyDevicePtr queries;   /* [sequence][token][head] */
     buddyDevicePtr out;       /* in the same order */
     buddyDevicePtr table;     /* page table: table_pages 32-bit pages per sequence */
@@ -312,7 +312,10 @@ typedef struct buddyKvAsked {
     uint32_t group;           /* query heads per KV head */
     uint32_t layer;
     float scale;              /* of the logits; usually 1 / sqrt(head_values) */
-} buddyKvAsked;
+} buddyKvAttention;
+
+/* The former name, kept for one version. */
+typedef buddyKvAttention buddyKvAsked;
 
 /* Writes the sizes of a cache's memory; its addresses are ignored. */
 buddyError buddyKvSizesOf(const buddyKv *cache, uint32_t sequences, buddyKvSizes *sizes);
@@ -334,7 +337,7 @@ buddyError buddyKvRead(const buddyKv *cache, uint32_t layer, buddyDevicePtr page
                        buddyDevicePtr keys, buddyDevicePtr values, buddyStream stream);
 
 /* Computes attention of the last tokens of each sequence, in place. */
-buddyError buddyKvAttend(const buddyKv *cache, const buddyKvAsked *asked, buddyStream stream);
+buddyError buddyKvAttend(const buddyKv *cache, const buddyKvAttention *attention, buddyStream stream);
 
 /* Returns the static description of an error code. */
 const char *buddyGetErrorString(buddyError error);

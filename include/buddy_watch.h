@@ -16,7 +16,7 @@ static inline void* buddy_watch_function(const char* name) {
     return found;
 }
 
-/* Takes a labelled snapshot after all launched work, if `--asked` was given. The thread must not be
+/* Takes a labelled snapshot after all launched work, if `--on-request` was given. The thread must not be
  * capturing a graph. */
 static inline void buddy_watch_look(const char* label) {
     typedef void (*Look)(const char*);

@@ -69,10 +69,10 @@ pub struct Rows {
     pub reserved: u32,
 }
 
-/// One attention call: `buddyKvAsked` of `buddy.h`.
+/// One attention call: `buddyKvAttention` of `buddy.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Asked {
+pub struct KvAttention {
     /// The queries.
     pub queries: DevicePointer,
     /// The output.
@@ -142,7 +142,7 @@ impl Rows {
 pub unsafe extern "C" fn buddyKvSizesOf(kv: *const Kv, sequences: u32, sizes: *mut KvSizes) -> Code {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (shape, sizes) = unsafe { (given(kv, "the cache")?.shape().check()?, sizes.as_mut()) };
+        let (shape, sizes) = unsafe { (dereference(kv, "the cache")?.shape().check()?, sizes.as_mut()) };
         let bytes = shape.bytes();
         let scratch = shape.scratch_bytes(sequences, state::gpu()?.multiprocessors());
         *sizes.ok_or_else(|| null("sizes"))? =
@@ -161,7 +161,8 @@ pub unsafe extern "C" fn buddyKvClear(kv: *const Kv, stream: Stream) -> Code {
     guard(|| {
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
-        let (cache, stream) = unsafe { (given(kv, "the cache")?.open(&gpu)?, gpu.borrow_stream(stream)?) };
+        let (cache, stream) =
+            unsafe { (dereference(kv, "the cache")?.open(&gpu)?, gpu.borrow_stream(stream)?) };
         Ok(cache.clear(&stream)?)
     })
 }
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn buddyKvTrain(kv: *const Kv, rows: *const Rows, stream: 
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
         unsafe {
-            let (kv, rows) = (given(kv, "the cache")?, given(rows, "rows")?);
+            let (kv, rows) = (dereference(kv, "the cache")?, dereference(rows, "rows")?);
             Ok(kv.open(&gpu)?.train(&*gpu.borrow_stream(stream)?, &rows.open(kv))?)
         }
     })
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn buddyKvAppend(
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
         unsafe {
-            let (kv, rows) = (given(kv, "the cache")?, given(rows, "rows")?);
+            let (kv, rows) = (dereference(kv, "the cache")?, dereference(rows, "rows")?);
             let slots = DeviceSpan::from_raw(slots, 8 * u64::from(rows.tokens));
             Ok(kv.open(&gpu)?.append(&*gpu.borrow_stream(stream)?, &rows.open(kv), slots)?)
         }
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn buddyKvRead(
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
         unsafe {
-            let kv = given(kv, "the cache")?;
+            let kv = dereference(kv, "the cache")?;
             let cache = kv.open(&gpu)?;
             let end = u64::from(first) + u64::from(count);
             let pages = DeviceSpan::from_raw(pages, 4 * end.div_ceil(u64::from(kv.page_tokens)));
@@ -238,22 +239,23 @@ pub unsafe extern "C" fn buddyKvRead(
 /// Computes attention of the last tokens of each sequence.
 ///
 /// # Safety
-/// As for [`buddyKvClear`]; `asked` is null or describes existing memory, lengths of appended
+/// As for [`buddyKvClear`]; `attention` is null or describes existing memory, lengths of appended
 /// tokens, and pages of the cache.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyKvAttend(kv: *const Kv, asked: *const Asked, stream: Stream) -> Code {
+pub unsafe extern "C" fn buddyKvAttend(kv: *const Kv, attention: *const KvAttention, stream: Stream) -> Code {
     guard(|| {
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
         unsafe {
-            let (kv, asked) = (given(kv, "the cache")?, given(asked, "what is asked")?);
+            let (kv, attention) =
+                (dereference(kv, "the cache")?, dereference(attention, "the attention call")?);
             let cache = kv.open(&gpu)?;
-            Ok(cache.attend(&*gpu.borrow_stream(stream)?, &asked.open(kv, &cache))?)
+            Ok(cache.attend(&*gpu.borrow_stream(stream)?, &attention.open(kv, &cache))?)
         }
     })
 }
 
-impl Asked {
+impl KvAttention {
     /// # Safety
     /// The memory exists.
     unsafe fn open(&self, kv: &Kv, cache: &KvCache<'_>) -> Attend<'static> {
@@ -281,7 +283,7 @@ impl Asked {
 ///
 /// # Safety
 /// It is null or valid.
-unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
+unsafe fn dereference<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
 }

@@ -44,7 +44,7 @@ fn structs_agree_with_the_header() {
     let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", \
                 sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyBuffer), \
                 sizeof(buddyRoom), sizeof(buddyFrozen), sizeof(buddyLayer), sizeof(buddyError), \
-                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAsked), sizeof(buddyMatrix)); return 0; }\n";
+                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAttention), sizeof(buddyMatrix)); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
     let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
@@ -60,7 +60,7 @@ fn structs_agree_with_the_header() {
         size_of::<buddy::Kv>(),
         size_of::<buddy::KvSizes>(),
         size_of::<buddy::Rows>(),
-        size_of::<buddy::Asked>(),
+        size_of::<buddy::KvAttention>(),
         size_of::<buddy::Matrix>(),
     ];
     assert_eq!(seen, sizes.map(|size| size.to_string()).join(" "));

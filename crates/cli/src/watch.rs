@@ -74,8 +74,8 @@ pub(crate) struct Watching {
 
     /// Measure when the program calls buddy_watch_look of include/buddy_watch.h, and keep every
     /// snapshot
-    #[arg(long, conflicts_with_all = ["every", "every_ms", "kernel"])]
-    asked: bool,
+    #[arg(long, alias = "asked", conflicts_with_all = ["every", "every_ms", "kernel"])]
+    on_request: bool,
 
     /// Also write full snapshots to this new folder, as a run
     #[arg(long, value_name = "DIR")]
@@ -178,8 +178,8 @@ impl Watching {
     }
 
     fn when(&self) -> When {
-        match (self.asked, self.every_ms) {
-            (true, _) => When::Asked,
+        match (self.on_request, self.every_ms) {
+            (true, _) => When::OnRequest,
             (_, Some(milliseconds)) => When::Milliseconds(milliseconds),
             _ => When::Launches { kernel: self.kernel.clone(), every: self.every },
         }

@@ -21,7 +21,7 @@ pub(crate) enum When {
     /// By milliseconds, at the next launch.
     Time,
     /// On request of the program.
-    Asked,
+    OnRequest,
 }
 
 /// Settings of the injected library.
@@ -104,7 +104,7 @@ impl Settings {
         };
         let when = match one("when").as_deref() {
             Some("time") => When::Time,
-            Some("asked") => When::Asked,
+            Some("asked") => When::OnRequest,
             _ => When::Launches { kernel: one("kernel").unwrap_or_default() },
         };
         let (mut codecs, mut groups, learning) = (Vec::<String>::new(), Vec::new(), all("learns"));

@@ -221,7 +221,7 @@ impl Watcher {
                 self.ticks.fetch_add(u64::from(wanted), Ordering::Relaxed) + u64::from(wanted)
             }
             When::Time => self.began.elapsed().as_millis() as u64,
-            When::Asked => 0,
+            When::OnRequest => 0,
         };
         if tick < self.next.load(Ordering::Relaxed) {
             return Ok(());
@@ -248,7 +248,7 @@ impl Watcher {
 
     /// Takes a snapshot on request of the program.
     pub(crate) fn asked(&self, label: &CStr) -> Result<(), String> {
-        if self.settings.when != When::Asked {
+        if self.settings.when != When::OnRequest {
             return Ok(());
         }
         let Some(pieces) = PIECES.ask() else { return Ok(()) };

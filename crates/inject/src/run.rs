@@ -32,7 +32,7 @@ pub enum When {
     /// At a period in milliseconds at first, at the next launch; thinned over the run.
     Milliseconds(u64),
     /// On request of the program.
-    Asked,
+    OnRequest,
 }
 
 /// A program to watch, and the options.
@@ -115,7 +115,7 @@ fn settings(request: &Request) -> String {
             lines.push(format!("kernel {kernel}\nevery {every}\nlimited yes"));
         }
         When::Milliseconds(every) => lines.push(format!("when time\nevery {every}\nlimited yes")),
-        When::Asked => lines.push("when asked\nevery 1".to_owned()),
+        When::OnRequest => lines.push("when asked\nevery 1".to_owned()),
     }
     lines.extend(request.dump.iter().map(|folder| format!("dump {}", folder.display())));
     lines.extend(request.accesses.then(|| "accesses yes".to_owned()));
