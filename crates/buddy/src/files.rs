@@ -13,4 +13,4 @@
 //! ```
 
 pub use buddy_core::Dtype;
-pub use buddy_snapshot::{Array, Error, Format, open, open_raw};
+pub use buddy_snapshot::{Array, Contents, Error, Format, Skipped, open, open_contents, open_raw};

@@ -10,7 +10,9 @@ use buddy_core::{Dtype, parse_share};
 use buddy_profile::{DEFAULT_THRESHOLD, analyze};
 use buddy_record::Record;
 use buddy_report::{analysis_csv, analysis_page, analysis_text};
-use buddy_snapshot::{Array, Format, array_files, open, open_raw, read_memory};
+use buddy_snapshot::{
+    Array, Contents, Format, Skipped, array_files_and_left, open_contents, open_raw, read_contents,
+};
 use clap::Args;
 
 use crate::{
@@ -22,8 +24,8 @@ use crate::{
 /// Measure how well the arrays in files compress, and choose a target for each
 ///
 /// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch .pt and .bin, HDF5 and NetCDF files,
-/// and folders of them. Files are memory-mapped, so they may be larger than memory (HDF5 is decoded
-/// into a temporary file).
+/// and folders of them. Files are memory-mapped, so they may be larger than memory (compressed HDF5
+/// is decoded into a temporary file). Datasets that cannot be read are listed below the table.
 ///
 /// For each array the table shows the codec that does best on a sample, and the chosen target: the
 /// largest at which the share of 128-byte entries that overflow to buddy memory stays within the
@@ -94,9 +96,9 @@ impl Analyze {
         let outputs =
             [("--json", self.json.as_ref()), ("--csv", self.csv.as_ref()), ("--html", self.html.as_ref())];
         output::check(&outputs, &self.paths)?;
-        let mut arrays: Vec<(String, Array)> = Vec::new();
+        let (mut arrays, mut skipped) = (Vec::new(), Vec::new());
         for path in &self.paths {
-            arrays.extend(self.open(path)?);
+            self.open(path, &mut arrays, &mut skipped)?;
         }
         if let Some(filter_error) =
             self.display.filter_error(arrays.iter().map(|(_, array)| array.name.as_str()))
@@ -108,6 +110,7 @@ impl Analyze {
         let bytes = arrays.iter().map(|(_, array)| array.bytes().len() as u64).sum();
         let bar = Bar::new(bytes);
         let mut record = Record::new(analyze(&arrays, self.threshold, &|read| bar.add(read)));
+        record.data.skipped = skipped;
         bar.finish();
         record.spec = serde_json::json!({ "threshold": self.threshold, "dtype": self.dtype });
         if let Some(path) = &self.json {
@@ -125,25 +128,32 @@ impl Analyze {
         }
     }
 
-    fn read_stdin(&self) -> Result<Vec<(String, Array)>> {
+    fn read_stdin(&self) -> Result<Contents> {
         let (name, mut bytes) = ("stdin", Vec::new());
         io::stdin().read_to_end(&mut bytes)?;
         let format = if self.raw { Format::Raw } else { Format::of(Path::new(name), &bytes)? };
-        let arrays = read_memory(format, name, bytes, self.dtype)?;
-        Ok(arrays.into_iter().map(|array| (name.to_owned(), array)).collect())
+        Ok(read_contents(format, name, bytes, self.dtype)?)
     }
 
-    /// Opens the arrays of `path`, each with the name of its file.
-    fn open(&self, path: &Path) -> Result<Vec<(String, Array)>> {
-        let read = if self.raw { open_raw } else { open };
+    /// Opens the arrays of `path`, each with the name of its file, and lists what is skipped.
+    fn open(&self, path: &Path, arrays: &mut Vec<(String, Array)>, skipped: &mut Vec<Skipped>) -> Result<()> {
+        let mut add = |name: &str, contents: Contents| {
+            arrays.extend(contents.arrays.into_iter().map(|array| (name.to_owned(), array)));
+            skipped.extend(contents.skipped);
+        };
         if is_stdout(path) {
-            return self.read_stdin().context("stdin");
+            add("stdin", self.read_stdin().context("stdin")?);
+            return Ok(());
         }
-        let mut arrays = Vec::new();
-        for file in array_files(path)? {
-            let name = file.display().to_string();
-            arrays.extend(read(&file, self.dtype)?.into_iter().map(|array| (name.clone(), array)));
+        let (files, left) = array_files_and_left(path)?;
+        for file in files {
+            let contents = match self.raw {
+                true => Contents { arrays: open_raw(&file, self.dtype)?, skipped: Vec::new() },
+                false => open_contents(&file, self.dtype)?,
+            };
+            add(&file.display().to_string(), contents);
         }
-        Ok(arrays)
+        skipped.extend(left);
+        Ok(())
     }
 }

@@ -26,6 +26,7 @@ mod reproduce;
 mod simulate;
 mod specs;
 mod sweep;
+mod threads;
 mod trace;
 mod watch;
 mod workload;
@@ -97,6 +98,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     {
         say(format_args!("note: an interruption may leave a partial file behind: {error}"));
     }
+    threads::start();
     let done = match command.verb {
         Verb::Analyze(verb) => verb.run().map(|()| 0),
         Verb::Inspect(verb) => verb.run().map(|()| 0),

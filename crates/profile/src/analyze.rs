@@ -31,7 +31,7 @@ pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_
     let arrays: Vec<ArrayAnalysis> = analyzed.collect();
     let bpc = Fit::total(arrays.iter().map(|array| &array.bpc.fit));
     let auto = Fit::total(arrays.iter().map(|array| &array.auto.fit));
-    Analysis { threshold, arrays, bpc, auto }
+    Analysis { threshold, arrays, skipped: Vec::new(), bpc, auto }
 }
 
 /// Describes the arrays as the allocations of a run.

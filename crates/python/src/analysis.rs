@@ -6,7 +6,7 @@ use buddy_codec::{Codec, CodecKind};
 use buddy_core::{Dtype, ENTRY_BYTES, Histogram};
 use buddy_cuda::Surveyed;
 use buddy_record::{Analysis, Record};
-use buddy_snapshot::{Array, array_files, open};
+use buddy_snapshot::{Array, Skipped, array_files_and_left, open_contents};
 use pyo3::prelude::*;
 
 use crate::{
@@ -30,15 +30,18 @@ pub(crate) fn analyze_files(
 ) -> PyResult<String> {
     let dtype = dtype.map(str::parse::<Dtype>).transpose().map_err(error::value)?;
     py.detach(|| {
-        let mut arrays = Vec::new();
+        let (mut arrays, mut skipped) = (Vec::new(), Vec::new());
         for path in &paths {
-            for file in array_files(path).map_err(error::value)? {
+            let (files, left) = array_files_and_left(path).map_err(error::value)?;
+            for file in files {
                 let name = file.display().to_string();
-                let found = open(&file, dtype).map_err(error::value)?;
-                arrays.extend(found.into_iter().map(|array| (name.clone(), array)));
+                let found = open_contents(&file, dtype).map_err(error::value)?;
+                arrays.extend(found.arrays.into_iter().map(|array| (name.clone(), array)));
+                skipped.extend(found.skipped);
             }
+            skipped.extend(left);
         }
-        Ok(analyze(&arrays, threshold))
+        Ok(analyze(&arrays, skipped, threshold))
     })
 }
 
@@ -56,11 +59,12 @@ pub(crate) fn analyze_memory(
         Ok(("memory".to_owned(), array))
     };
     let arrays = arrays.into_iter().map(array).collect::<PyResult<Vec<_>>>()?;
-    Ok(py.detach(|| analyze(&arrays, threshold)))
+    Ok(py.detach(|| analyze(&arrays, Vec::new(), threshold)))
 }
 
-fn analyze(arrays: &[(String, Array)], threshold: f64) -> String {
+fn analyze(arrays: &[(String, Array)], skipped: Vec<Skipped>, threshold: f64) -> String {
     let mut record = Record::new(buddy_profile::analyze(arrays, threshold, &|_| ()));
+    record.data.skipped = skipped;
     record.spec = serde_json::json!({ "threshold": threshold });
     record.to_json()
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::RecordKind;
+use crate::{RecordKind, Skipped};
 use buddy_core::{Dtype, ENTRY_BYTES, Histogram, PageMap, Target};
 
 /// Compressibility of the arrays of some files.
@@ -13,6 +13,9 @@ pub struct Analysis {
     pub threshold: f64,
     /// Every array, in the order of the files.
     pub arrays: Vec<ArrayAnalysis>,
+    /// Datasets, fields and files that were skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
     /// Totals over all arrays with the paper's codec.
     pub bpc: Fit,
     /// Totals over all arrays, each with the codec chosen for it.

@@ -13,6 +13,7 @@ mod parameters;
 mod profile;
 mod record;
 mod run;
+mod skipped;
 pub mod spec;
 mod table;
 
@@ -28,4 +29,5 @@ pub use profile::{
 };
 pub use record::{Record, RecordError, RecordKind};
 pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, RunRecord, SnapshotInfo};
+pub use skipped::Skipped;
 pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};

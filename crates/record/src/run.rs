@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::RecordKind;
+use crate::{RecordKind, Skipped};
 use buddy_core::{Blocks, Dtype, ENTRY_BYTES, Histogram, PageMap};
 
 /// Version of `run.json` that this library reads and writes.
@@ -29,6 +29,9 @@ pub struct RunInfo {
     pub allocations: Vec<AllocationInfo>,
     /// Snapshots in time order.
     pub snapshots: Vec<SnapshotInfo>,
+    /// Datasets, fields, files and steps that were skipped; only in records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
 }
 
 /// One allocation. Its length is fixed for its lifetime, which in a snapshot directory is the whole
@@ -178,7 +181,14 @@ impl RunInfo {
     /// Creates a run without snapshots.
     pub fn new(program: &str, parameters: Map<String, Value>, allocations: Vec<AllocationInfo>) -> Self {
         let program = program.to_owned();
-        Self { version: RUN_VERSION, program, parameters, allocations, snapshots: Vec::new() }
+        Self {
+            version: RUN_VERSION,
+            program,
+            parameters,
+            allocations,
+            snapshots: Vec::new(),
+            skipped: Vec::new(),
+        }
     }
 
     /// Assigns addresses in sequence, aligned to 512 bytes. For programs whose real addresses vary

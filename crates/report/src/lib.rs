@@ -20,6 +20,7 @@ mod names;
 mod page;
 mod profile;
 mod scale;
+mod skipped;
 mod sweep;
 mod table;
 mod view;
@@ -28,6 +29,7 @@ pub use analysis::{analysis_csv, analysis_page, analysis_text};
 pub use cards::{Card, cards};
 pub use chart::{Axis, Line, Series, bar_chart, line_chart};
 pub use classes::{class_bar, class_legend};
+pub use csv::csv_text;
 pub use figure::{
     Deviation, figure_files, grid_markdown, grid_text_within, run_picture, study_page, summary_picture,
     summary_table, summary_table_text, summary_text,

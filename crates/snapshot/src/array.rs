@@ -3,6 +3,7 @@
 use std::{ops::Range, path::Path, sync::Arc};
 
 use buddy_core::Dtype;
+use buddy_record::Skipped;
 
 use crate::{Error, gguf, hdf5, magic, netcdf, npy, npz, safetensors, source::Source, torch};
 
@@ -49,6 +50,11 @@ impl Array {
         &self.source.bytes()[self.range.clone()]
     }
 
+    /// Returns where its bytes lie in its file.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
     /// Releases the memory behind bytes that will not be needed soon. They stay readable.
     ///
     /// # Panics
@@ -56,6 +62,38 @@ impl Array {
     pub fn release(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.range.len(), "released past the end");
         self.source.release(self.range.start + range.start..self.range.start + range.end);
+    }
+}
+
+/// The arrays of a file, and a list of what was skipped.
+#[derive(Debug, Clone, Default)]
+pub struct Contents {
+    /// Arrays that were read.
+    pub arrays: Vec<Array>,
+    /// Datasets and fields that were skipped.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Refuses two arrays of one name.
+pub(crate) fn refuse_duplicates(arrays: &[Array]) -> Result<(), Error> {
+    let mut names: Vec<&str> = arrays.iter().map(|array| array.name.as_str()).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+    twice.map_or(Ok(()), |pair| Err(Error::Duplicate(pair[0].to_owned())))
+}
+
+/// Refuses arrays that share bytes of a file: memory would hold them apart.
+pub(crate) fn refuse_overlaps(
+    format: &'static str,
+    mut ranges: Vec<(Range<usize>, String)>,
+) -> Result<(), Error> {
+    ranges.retain(|(range, _)| !range.is_empty());
+    ranges.sort_by_key(|(range, _)| (range.start, range.end));
+    match ranges.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {
+        Some([(_, first), (_, second)]) => {
+            Err(Error::Overlap { format, first: first.clone(), second: second.clone() })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -109,7 +147,17 @@ impl Format {
 /// # Errors
 /// An [`Error`] that begins with the path if the file is not complete and consistent.
 pub fn open(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
-    open_as(path, dtype, |bytes| Format::of(path, bytes))
+    open_contents(path, dtype).map(|contents| contents.arrays)
+}
+
+/// Maps a file as [`open`] does, and says what of it was skipped, with the file's name.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_contents(path: &Path, dtype: Option<Dtype>) -> Result<Contents, Error> {
+    let Contents { arrays, skipped } = open_as(path, dtype, |bytes| Format::of(path, bytes))?;
+    let file = path.display().to_string();
+    Ok(Contents { arrays, skipped: skipped.into_iter().map(|skipped| skipped.of(&file)).collect() })
 }
 
 /// Maps a file as the bytes of one array, whatever its content.
@@ -117,14 +165,14 @@ pub fn open(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
 /// # Errors
 /// If the file cannot be mapped, or is not a whole number of elements.
 pub fn open_raw(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
-    open_as(path, dtype, |_| Ok(Format::Raw))
+    open_as(path, dtype, |_| Ok(Format::Raw)).map(|contents| contents.arrays)
 }
 
 fn open_as(
     path: &Path,
     dtype: Option<Dtype>,
     format: impl FnOnce(&[u8]) -> Result<Format, Error>,
-) -> Result<Vec<Array>, Error> {
+) -> Result<Contents, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let read = |source: Source| read(format(source.bytes())?, &name, &Arc::new(source), dtype);
     Source::open(path).and_then(read).map_err(|error| error.at(path.display()))
@@ -140,21 +188,49 @@ pub fn read_memory(
     bytes: Vec<u8>,
     dtype: Option<Dtype>,
 ) -> Result<Vec<Array>, Error> {
+    read_contents(format, name, bytes, dtype).map(|contents| contents.arrays)
+}
+
+/// Reads a file that is in memory already, and says what of it was skipped.
+///
+/// # Errors
+/// As [`read_memory`].
+pub fn read_contents(
+    format: Format,
+    name: &str,
+    bytes: Vec<u8>,
+    dtype: Option<Dtype>,
+) -> Result<Contents, Error> {
     read(format, name, &Arc::new(Source::Memory(bytes)), dtype)
 }
 
-fn read(format: Format, name: &str, source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
+fn read(format: Format, name: &str, source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Contents, Error> {
     let arrays = match format {
         Format::Raw => vec![raw(name, source, dtype.unwrap_or(Dtype::U8))?],
         Format::Npy => npy::read(name, source, 0..source.bytes().len(), dtype)?,
         Format::Npz => npz::read(source, dtype)?,
         Format::Safetensors => safetensors::read(source)?,
-        Format::Hdf5 => hdf5::read(source)?,
+        Format::Hdf5 => return hdf5::read(source).and_then(Contents::or_nothing),
         Format::NetCdf => netcdf::read(source)?,
         Format::Gguf => gguf::read(source)?,
-        Format::Torch => torch::read(source, dtype)?,
+        Format::Torch => return torch::read(source, dtype).and_then(Contents::or_nothing),
     };
-    if arrays.is_empty() { Err(Error::NoArrays) } else { Ok(arrays) }
+    Contents { arrays, skipped: Vec::new() }.or_nothing()
+}
+
+impl Contents {
+    /// Refuses a file without arrays, and says what it holds instead.
+    fn or_nothing(self) -> Result<Self, Error> {
+        match (&self.arrays[..], &self.skipped[..]) {
+            ([], []) => Err(Error::NoArrays),
+            ([], [first, others @ ..]) => Err(Error::NothingRead {
+                name: first.name.clone(),
+                why: first.why.clone(),
+                others: others.len(),
+            }),
+            _ => Ok(self),
+        }
+    }
 }
 
 fn raw(name: &str, source: &Arc<Source>, dtype: Dtype) -> Result<Array, Error> {

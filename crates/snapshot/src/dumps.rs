@@ -12,13 +12,13 @@ use std::{
 };
 
 use buddy_core::Dtype;
-use buddy_record::{AllocationInfo, RunInfo, SnapshotInfo};
+use buddy_record::{AllocationInfo, RunInfo, Skipped, SnapshotInfo};
 use serde_json::Map;
 
 use crate::{
-    Array, Error, Pattern, array_files,
-    folder::INDEX,
-    open,
+    Array, Contents, Error, Pattern,
+    folder::{INDEX, array_files_and_left, refuse_zarr},
+    open_contents,
     pattern::{DumpName, guess},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Dumps {
     dtype: Option<Dtype>,
     /// True if the only array of a file keeps its own name, as a model's tensors do.
     own_names: bool,
+    /// Files and steps that are left.
+    left: Vec<Skipped>,
     /// Message about the interpretation of the names; empty if nothing was guessed.
     pub(crate) how: &'static str,
 }
@@ -43,10 +45,13 @@ impl Dumps {
         if pattern.is_none() && files.iter().any(|path| is_of_a_model(path)) {
             return Self::of_files(dir, dtype, "the files of a model");
         }
+        let mut left = Vec::new();
         let (dump, how) = match (pattern, dirs.is_empty(), files.is_empty()) {
             (_, true, true) => return Err(Error::NoRun),
-            (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern)?,
-            (None, true, false) => series(&files).unwrap_or_else(|| (single(files), "one snapshot")),
+            (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern, &mut left)?,
+            (None, true, false) => {
+                series(&files, &mut left).unwrap_or_else(|| (single(files), "one snapshot"))
+            }
             (None, false, true) => (numbered(&dirs)?, "one directory for each snapshot"),
             (None, false, false) => return Err(Error::MixedDumps),
         };
@@ -56,40 +61,48 @@ impl Dumps {
                 return Err(Error::Duplicate(name));
             }
         }
-        Ok(Self { snapshots, dtype, own_names: false, how })
+        Ok(Self { snapshots, dtype, own_names: false, left, how })
     }
 
     /// Creates one snapshot of a file of arrays, or of the files of a model's folder or index.
     pub(crate) fn of_files(path: &Path, dtype: Option<Dtype>, how: &'static str) -> Result<Self, Error> {
-        let files = array_files(path)?.into_iter().map(|path| (file_name(&path), path)).collect();
-        Ok(Self { snapshots: [(0, files)].into(), dtype, own_names: true, how })
+        let (files, left) = array_files_and_left(path)?;
+        let files = files.into_iter().map(|path| (file_name(&path), path)).collect();
+        Ok(Self { snapshots: [(0, files)].into(), dtype, own_names: true, left, how })
     }
 
     /// Describes the dumps as a run.
     pub(crate) fn describe(&self, dir: &Path) -> Result<RunInfo, Error> {
-        let allocations = self.read(0)?.iter().map(allocation).collect();
+        let Contents { arrays, skipped } = self.contents(0)?;
+        let allocations = arrays.iter().map(allocation).collect();
         let program = dir.file_name().unwrap_or_default().to_string_lossy();
         let mut info = RunInfo::new(&program, Map::new(), allocations);
         let snapshot =
             |&step| SnapshotInfo { step, label: String::new(), file: Some(format!("step {step}")) };
         info.snapshots = self.snapshots.keys().map(snapshot).collect();
+        info.skipped = self.left.iter().cloned().chain(skipped).collect();
         Ok(info)
     }
 
     /// Reads the arrays of a snapshot, by index.
     pub(crate) fn read(&self, index: usize) -> Result<Vec<Array>, Error> {
-        let mut arrays = Vec::new();
+        self.contents(index).map(|contents| contents.arrays)
+    }
+
+    fn contents(&self, index: usize) -> Result<Contents, Error> {
+        let mut contents = Contents::default();
         for (name, path) in self.snapshots.values().nth(index).into_iter().flatten() {
             let extension = path.extension().and_then(|extension| extension.to_str()?.parse::<Dtype>().ok());
-            let mut found = open(path, extension.or(self.dtype))?;
-            if let [only] = &mut found[..]
+            let Contents { mut arrays, skipped } = open_contents(path, extension.or(self.dtype))?;
+            if let [only] = &mut arrays[..]
                 && !self.own_names
             {
                 only.name.clone_from(name);
             }
-            arrays.extend(found);
+            contents.arrays.extend(arrays);
+            contents.skipped.extend(skipped);
         }
-        Ok(arrays)
+        Ok(contents)
     }
 }
 
@@ -110,16 +123,28 @@ fn single(files: Vec<PathBuf>) -> Sorted {
     files.into_iter().map(|path| (DumpName { step: 0, name: file_name(&path) }, path)).collect()
 }
 
-/// Returns the series that all files form, if any: equal digits, at least two steps, every
-/// allocation at every step.
-fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
+/// Returns the series that all files form, if any: equal digits, every allocation at two steps or
+/// more. Steps that lack an allocation are skipped if they are the minority.
+fn series(files: &[PathBuf], left: &mut Vec<Skipped>) -> Option<(Sorted, &'static str)> {
     let dump = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
-    let steps: BTreeSet<u64> = dump.iter().map(|(dump, _)| dump.step).collect();
-    let names: BTreeSet<&str> = dump.iter().map(|(dump, _)| dump.name.as_str()).collect();
     let digits: BTreeSet<usize> = dump.iter().map(|&(_, digits)| digits).collect();
-    let whole = steps.len() > 1 && digits.len() == 1 && dump.len() == steps.len() * names.len();
-    let sorted = || dump.iter().map(|(dump, _)| dump.clone()).zip(files.iter().cloned()).collect();
-    whole.then(|| (sorted(), "files NAME_STEP, a series (for an allocation each, give --pattern '{name}')"))
+    let names: BTreeSet<&str> = dump.iter().map(|(dump, _)| dump.name.as_str()).collect();
+    let mut steps: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for (dump, _) in &dump {
+        steps.entry(dump.step).or_default().insert(&dump.name);
+    }
+    let (whole, cut): (Vec<_>, Vec<_>) = steps.iter().partition(|(_, found)| found.len() == names.len());
+    if digits.len() != 1 || whole.len() < 2.max(cut.len()) {
+        return None;
+    }
+    for (step, found) in cut {
+        let missing: Vec<&str> = names.difference(found).copied().collect();
+        left.push(Skipped::new(format!("step {step}"), format!("it has no dump of {}", missing.join(", "))));
+    }
+    let kept: BTreeSet<u64> = whole.iter().map(|&(&step, _)| step).collect();
+    let dump = dump.iter().map(|(dump, _)| dump.clone()).zip(files.iter().cloned());
+    let sorted = dump.filter(|(dump, _)| kept.contains(&dump.step)).collect();
+    Some((sorted, "files NAME_STEP, a series (for an allocation each, give --pattern '{name}')"))
 }
 
 /// Sorts the files that match a pattern, here and one directory down.
@@ -128,13 +153,19 @@ fn by_pattern(
     dirs: &[PathBuf],
     mut files: Vec<PathBuf>,
     pattern: &Pattern,
+    left: &mut Vec<Skipped>,
 ) -> Result<(Sorted, &'static str), Error> {
     for below in dirs {
         files.extend(list(below)?);
     }
     let relative = |path: &Path| path.strip_prefix(dir).unwrap_or(path).to_string_lossy().into_owned();
-    let dump = |path: PathBuf| pattern.read(&relative(&path)).map(|dump| (dump, path));
-    let sorted: Sorted = files.into_iter().filter_map(dump).collect();
+    let mut sorted: Sorted = Vec::new();
+    for path in files.into_iter().filter(|path| path.is_file()) {
+        match pattern.read(&relative(&path)) {
+            Some(dump) => sorted.push((dump, path)),
+            None => left.push(Skipped::new(path.display().to_string(), "the pattern does not fit its name")),
+        }
+    }
     if sorted.is_empty() { Err(Error::NoMatch) } else { Ok((sorted, "by the pattern")) }
 }
 
@@ -146,6 +177,7 @@ fn allocation(array: &Array) -> AllocationInfo {
 /// Lists a directory, sorted by name, without hidden files.
 fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
+    refuse_zarr(&paths)?;
     paths.retain(|path| !file_name(path).starts_with('.'));
     paths.sort();
     Ok(paths)

@@ -28,6 +28,19 @@ pub enum Error {
     /// A valid file without arrays.
     #[error("the file holds no arrays")]
     NoArrays,
+    /// A readable file in which nothing is an array of numbers.
+    #[error("the file holds no arrays that can be read: {name:?} was skipped, since {why} ({others} more)")]
+    NothingRead {
+        /// The first thing that was skipped.
+        name: String,
+        /// The reason.
+        why: String,
+        /// Number of others.
+        others: usize,
+    },
+    /// Something that a valid file may have and that is not read.
+    #[error("not read: {0}")]
+    Unsupported(String),
     /// The element size does not divide the length.
     #[error("{bytes} bytes are not a whole number of {dtype} elements of {size} bytes", size = dtype.bytes())]
     Length {
@@ -100,10 +113,17 @@ pub enum Error {
         /// The limit for this file.
         limit: u64,
     },
-    /// Members of an archive that overlap.
-    #[error("not a valid .npz file: its members {0:?} and {1:?} lie over one another")]
-    Overlap(String, String),
-    /// A member whose checksum is wrong.
+    /// Arrays that share bytes.
+    #[error("not a valid {format} file: {first:?} and {second:?} lie over one another")]
+    Overlap {
+        /// The format of the file.
+        format: &'static str,
+        /// The array that begins first.
+        first: String,
+        /// The array that begins within it.
+        second: String,
+    },
+    /// A member whose bytes are not those that were stored.
     #[error(
         "its bytes have the checksum {found:08x}, but {stated:08x} was stored with them: the file is damaged"
     )]

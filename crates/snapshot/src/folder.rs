@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use buddy_record::Skipped;
 use serde::Deserialize;
 
 use crate::Error;
@@ -19,25 +20,63 @@ pub(crate) const INDEX: &str = ".safetensors.index.json";
 const KINDS: [&[&str]; 4] =
     [&["safetensors"], &["gguf"], &["pt", "pth", "bin"], &["npy", "npz", "h5", "hdf5", "nc", "nc4"]];
 
+/// Extensions of files that lie beside arrays and hold none.
+const BESIDE: [&str; 19] = [
+    "json", "txt", "md", "model", "py", "jinja", "yaml", "yml", "toml", "csv", "log", "png", "jpg", "pdf",
+    "html", "sh", "c", "lock", "part",
+];
+
 /// Lists the files of `path`. A folder stands for its files of arrays (not for those of
 /// subfolders), an index for its shards.
 ///
 /// # Errors
 /// If the folder holds no file of arrays, or a shard is missing.
 pub fn array_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    array_files_and_left(path).map(|(files, _)| files)
+}
+
+/// Returns the files that `path` means, and those of a folder that are left.
+///
+/// # Errors
+/// As [`array_files`].
+pub fn array_files_and_left(path: &Path) -> Result<(Vec<PathBuf>, Vec<Skipped>), Error> {
     let files = if path.is_dir() {
         in_folder(path)
     } else if path.to_string_lossy().ends_with(INDEX) {
         shards(path)
     } else {
-        return Ok(vec![path.to_owned()]);
+        return Ok((vec![path.to_owned()], Vec::new()));
     };
-    files.map_err(|error| error.at(path.display()))
+    let files = files.map_err(|error| error.at(path.display()))?;
+    let left = if path.is_dir() { left(path, &files)? } else { Vec::new() };
+    Ok((files, left))
+}
+
+/// Lists what a folder holds beside the files that are read, without hidden files and those that
+/// never hold arrays.
+fn left(dir: &Path, read: &[PathBuf]) -> Result<Vec<Skipped>, Error> {
+    let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
+    paths.sort();
+    let extension = |path: &Path| path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let is_hidden =
+        |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let kind = read.first().map(|path| extension(path)).unwrap_or_default();
+    let why = |path: &Path| match path.is_dir() {
+        true => "it is a folder in the folder; give it by name".to_owned(),
+        false => format!("the .{kind} files of the folder are read; give this one by name"),
+    };
+    paths.retain(|path| {
+        let beside =
+            path.is_file() && (BESIDE.contains(&extension(path).as_str()) || path.extension().is_none());
+        !read.contains(path) && !is_hidden(path) && !beside
+    });
+    Ok(paths.iter().map(|path| Skipped::new(path.display().to_string(), why(path))).collect())
 }
 
 fn in_folder(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
     files.sort();
+    refuse_zarr(&files)?;
     if let Some(index) = files.iter().find(|path| path.to_string_lossy().ends_with(INDEX)) {
         return shards(index);
     }
@@ -48,6 +87,14 @@ fn in_folder(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let first = files.iter().filter_map(kind).min().ok_or(Error::NoArrayFiles)?;
     files.retain(|path| kind(path) == Some(first));
     Ok(files)
+}
+
+/// Refuses a folder that is a Zarr store, whose files are compressed chunks of arrays.
+pub(crate) fn refuse_zarr(files: &[PathBuf]) -> Result<(), Error> {
+    const MARKS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zmetadata"];
+    let marked = files.iter().filter_map(|path| path.file_name()?.to_str()).any(|name| MARKS.contains(&name));
+    let remedy = "python -c 'import numpy, zarr; numpy.save(\"OUT.npy\", zarr.open(\"IN\")[\"NAME\"][...])'";
+    if marked { Err(Error::Container { what: "a Zarr store", remedy }) } else { Ok(()) }
 }
 
 /// The part of an index that names files.

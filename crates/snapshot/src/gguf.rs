@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use buddy_core::Dtype;
 
-use crate::{Array, Error, source::Source};
+use crate::{
+    Array, Error,
+    array::{refuse_duplicates, refuse_overlaps},
+    source::Source,
+};
 
 /// Earlier versions, before 2023, had shorter numbers.
 const VERSIONS: [u32; 2] = [2, 3];
@@ -80,8 +84,9 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     let data = header.next_multiple_of(alignment);
     let array = |info: &Info| array(info, source, data).map_err(|error| error.at(&info.name));
     let arrays = infos.iter().map(array).collect::<Result<Vec<_>, _>>()?;
-    let bytes: u64 = arrays.iter().map(|array| array.bytes().len() as u64).sum();
-    if bytes > file.len() as u64 { Err(bad("its tensors lie over one another")) } else { Ok(arrays) }
+    refuse_duplicates(&arrays)?;
+    refuse_overlaps("GGUF", arrays.iter().map(|array| (array.range(), array.name.clone())).collect())?;
+    Ok(arrays)
 }
 
 /// Returns a tensor; offsets count from `data`.

@@ -15,6 +15,7 @@
 mod array;
 mod atomic;
 mod claim;
+mod columns;
 mod dumps;
 mod error;
 mod folder;
@@ -33,11 +34,12 @@ mod source;
 mod torch;
 mod writer;
 
-pub use array::{Array, Format, open, open_raw, read_memory};
+pub use array::{Array, Contents, Format, open, open_contents, open_raw, read_contents, read_memory};
 pub use atomic::{discard_abandoned, discard_partial, is_partial, write_atomic};
+pub use buddy_record::Skipped;
 pub use claim::Claim;
 pub use error::Error;
-pub use folder::array_files;
+pub use folder::{array_files, array_files_and_left};
 pub use pattern::Pattern;
 pub use run::Run;
 pub use scratch::inflate_limit;

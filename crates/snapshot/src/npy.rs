@@ -7,7 +7,12 @@ use std::{ops::Range, sync::Arc};
 
 use buddy_core::Dtype;
 
-use crate::{Array, Error, scratch::Scratch, source::Source};
+use crate::{
+    Array, Error,
+    columns::{self, Column},
+    scratch::Scratch,
+    source::Source,
+};
 
 /// More dimensions than NumPy allows.
 const MOST_DIMENSIONS: usize = 64;
@@ -29,35 +34,15 @@ pub(crate) fn read(
     };
     let (dtype, swapped) = parse_descr(descr, dtype)?;
     let array = if swapped {
-        let field = Column { name: name.to_owned(), dtype, swapped, offset: 0, shape: Vec::new() };
+        let field =
+            Column { name: name.to_owned(), dtype, swapped, bits: None, offset: 0, shape: Vec::new() };
         let mut scratch = Scratch::new(data.len() as u64);
-        let range = copy(data, &field, dtype.bytes(), &mut scratch)?;
+        let range = columns::copy(data, &field, dtype.bytes(), &mut scratch)?;
         Array::new(name.to_owned(), dtype, shape, &scratch.finish()?, range)
     } else {
         Array::new(name.to_owned(), dtype, shape, source, range.end - data.len()..range.end)
     };
     array.map(|array| vec![array])
-}
-
-/// A number, or an array of numbers, at a fixed place of each record.
-struct Column {
-    name: String,
-    dtype: Dtype,
-    /// True if its numbers are big-endian.
-    swapped: bool,
-    /// Bytes from the start of a record.
-    offset: usize,
-    /// Dimensions within one record.
-    shape: Vec<u64>,
-}
-
-impl Column {
-    /// Returns its bytes in one record.
-    fn bytes(&self) -> Option<usize> {
-        self.shape
-            .iter()
-            .try_fold(self.dtype.bytes(), |bytes, &n| bytes.checked_mul(usize::try_from(n).ok()?))
-    }
 }
 
 /// Reads each field of a structured array as an array of its own.
@@ -81,7 +66,7 @@ fn read_fields(
     let mut scratch = Scratch::new(data.len() as u64);
     let mut places = Vec::new();
     for column in &columns {
-        places.push(copy(data, column, record, &mut scratch)?);
+        places.push(columns::copy(data, column, record, &mut scratch)?);
     }
     let copied = scratch.finish()?;
     let array = |(column, range): (Column, Range<usize>)| {
@@ -110,7 +95,7 @@ fn flatten(
             Descr::Number(descr) => {
                 let (dtype, swapped, inner) = parse_field(descr, dtype)?;
                 let shape = field.shape.iter().copied().chain(inner).collect();
-                let column = Column { name, dtype, swapped, offset, shape };
+                let column = Column { name, dtype, swapped, bits: None, offset, shape };
                 offset = column.bytes().and_then(|bytes| offset.checked_add(bytes)).ok_or_else(absurd)?;
                 // NumPy names the gaps of an aligned record with an empty string.
                 if !field.name.is_empty() {
@@ -122,39 +107,7 @@ fn flatten(
     Ok(offset)
 }
 
-/// Copies one column of all records to the scratch file, in little-endian order.
-fn copy(data: &[u8], column: &Column, record: usize, scratch: &mut Scratch) -> Result<Range<usize>, Error> {
-    let number = column.dtype.scalar_bytes();
-    let bytes = if column.shape.is_empty() { Some(column.dtype.bytes()) } else { column.bytes() };
-    let place = bytes.and_then(|bytes| Some(column.offset..column.offset.checked_add(bytes)?));
-    let place = place.ok_or_else(|| bad("its records are larger than any file can be"))?;
-    if place.is_empty() || record == 0 {
-        return Ok(scratch.add(&mut std::io::empty(), 0)?.0);
-    }
-    let total = (data.len() / record * place.len()) as u64;
-    scratch.reserve(total)?;
-    let mut start = None;
-    let mut end = 0;
-    for records in data.chunks(record.saturating_mul(COPIED.div_ceil(record))) {
-        let mut piece = Vec::with_capacity(COPIED.min(records.len()));
-        for values in records.chunks_exact(record).filter_map(|record| record.get(place.clone())) {
-            if column.swapped {
-                piece.extend(values.chunks(number).flat_map(|number| number.iter().rev()));
-            } else {
-                piece.extend_from_slice(values);
-            }
-        }
-        let (range, _) = scratch.add(&mut &piece[..], piece.len() as u64)?;
-        start.get_or_insert(range.start);
-        end = range.end;
-    }
-    Ok(start.unwrap_or(end)..end)
-}
-
-/// Bytes of records that are copied at a time.
-const COPIED: usize = 1 << 20;
-
-/// Splits a file into the header's text and the bytes after it.
+/// The header's text and the bytes after it.
 fn split(file: &[u8]) -> Result<(&str, &[u8]), Error> {
     let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(|| bad("it does not begin with \\x93NUMPY"))?;
     let (length, rest) = match *rest {

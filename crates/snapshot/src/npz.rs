@@ -9,7 +9,7 @@ use std::{io::Cursor, ops::Range, sync::Arc};
 use buddy_core::Dtype;
 use zip::{CompressionMethod, ZipArchive, read::ZipFile};
 
-use crate::{Array, Error, npy, scratch::Scratch, source::Source};
+use crate::{Array, Error, array, npy, scratch::Scratch, source::Source};
 
 /// Location of a member's bytes: in the file, or in the inflated data.
 enum Place {
@@ -67,16 +67,11 @@ fn locate(member: &mut ZipFile<'_, Cursor<&[u8]>>, scratch: &mut Scratch) -> Res
 
 /// Rejects stored members that overlap.
 fn refuse_overlaps(members: &[Member]) -> Result<(), Error> {
-    let stored = |(name, place, _): &'_ Member| match place {
-        Place::Stored(range) if !range.is_empty() => Some((range.start, range.end, name.clone())),
-        _ => None,
+    let stored = |(name, place, _): &Member| match place {
+        Place::Stored(range) => Some((range.clone(), name.clone())),
+        Place::Inflated(_) => None,
     };
-    let mut stored: Vec<(usize, usize, String)> = members.iter().filter_map(stored).collect();
-    stored.sort();
-    match stored.windows(2).find(|pair| pair[1].0 < pair[0].1) {
-        Some(pair) => Err(Error::Overlap(pair[0].2.clone(), pair[1].2.clone())),
-        None => Ok(()),
-    }
+    array::refuse_overlaps(".npz", members.iter().filter_map(stored).collect())
 }
 
 /// Compares a stored member's checksum; that of an inflated one was compared during inflation.

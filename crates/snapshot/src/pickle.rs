@@ -9,50 +9,86 @@ use std::collections::HashMap;
 
 use crate::Error;
 
-/// Index of an object in its arena.
-pub(crate) type Id = usize;
+/// Number of an object in its arena.
+pub(crate) type Id = u32;
 
 /// An object.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    /// None, floats, and all other objects without tensors.
+#[derive(Debug)]
+pub(crate) enum Value<'a> {
+    /// None, floats, and all else that names no tensor.
     Other,
     /// An integer of at most 64 bits.
     Int(i64),
-    /// A string.
-    Text(String),
+    /// A text.
+    Text(&'a str),
     /// A tuple, a list or a set.
     Items(Vec<Id>),
-    /// A dictionary.
-    Pairs(Vec<(Id, Id)>),
-    /// A name in a module, such as `torch FloatStorage`.
-    Global(String),
-    /// The result of a function for its arguments, and the state set afterwards.
-    Call { function: Id, arguments: Id, state: Vec<Id>, pairs: Vec<(Id, Id)> },
-    /// An object outside of the pickle: PyTorch's storages.
+    /// A dictionary: keys and values in turn.
+    Pairs(Vec<Id>),
+    /// A name in a module, both of them texts, such as `torch` and `FloatStorage`.
+    Global { module: Id, name: Id },
+    /// The result of a function.
+    Call(Box<Call>),
+    /// Something outside of the pickle: PyTorch's storages.
     Persistent(Id),
 }
 
-/// All objects of a pickle, and its root.
-pub(crate) struct Pickle {
+/// A call, and the state that its result was given after.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) function: Id,
+    pub(crate) arguments: Id,
+    pub(crate) state: Vec<Id>,
+    /// Keys and values in turn.
+    pub(crate) pairs: Vec<Id>,
+}
+
+/// All objects of a pickle, and the one that it is.
+pub(crate) struct Pickle<'a> {
     /// Objects by number.
-    pub(crate) values: Vec<Value>,
-    /// The pickled object.
+    pub(crate) values: Vec<Value<'a>>,
+    /// The whole.
     pub(crate) root: Id,
 }
 
+/// Memory that the objects of any pickle may take, and that of each byte beyond: a model's take
+/// about six.
+const LEAST_BUDGET: usize = 16 << 20;
+const BUDGET_PER_BYTE: usize = 16;
+
+/// The object that stands for None, floats and the like.
+const OTHER: Id = 0;
+
 /// Reads a pickle.
-pub(crate) fn read(bytes: &[u8]) -> Result<Pickle, Error> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Pickle<'_>, Error> {
     let mut machine = Machine {
         rest: bytes,
-        values: Vec::new(),
+        values: vec![Value::Other],
+        small: [OTHER; 256],
         stack: Vec::new(),
         marks: Vec::new(),
         memo: HashMap::new(),
+        budget: LEAST_BUDGET + BUDGET_PER_BYTE * bytes.len(),
     };
     while machine.step()? {}
     let root = machine.pop()?;
     Ok(Pickle { values: machine.values, root })
+}
+
+impl<'a> Pickle<'a> {
+    /// Returns an object.
+    pub(crate) fn get(&self, id: Id) -> &Value<'a> {
+        self.values.get(id as usize).unwrap_or(&Value::Other)
+    }
+
+    /// Returns the module and the name of a global.
+    pub(crate) fn global(&self, id: Id) -> Option<(&'a str, &'a str)> {
+        let Value::Global { module, name } = *self.get(id) else { return None };
+        match (self.get(module), self.get(name)) {
+            (Value::Text(module), Value::Text(name)) => Some((module, name)),
+            _ => None,
+        }
+    }
 }
 
 fn bad(why: impl Into<String>) -> Error {
@@ -61,10 +97,14 @@ fn bad(why: impl Into<String>) -> Error {
 
 struct Machine<'a> {
     rest: &'a [u8],
-    values: Vec<Value>,
+    values: Vec<Value<'a>>,
+    /// The whole numbers below 256 that were met.
+    small: [Id; 256],
     stack: Vec<Id>,
-    marks: Vec<usize>,
+    marks: Vec<u32>,
     memo: HashMap<u64, Id>,
+    /// Bytes of memory that may still be taken.
+    budget: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -74,7 +114,7 @@ impl<'a> Machine<'a> {
             b'.' => return Ok(false),
             0x80 => drop(self.take(1)?),
             0x95 => drop(self.take(8)?),
-            b'(' => self.marks.push(self.stack.len()),
+            b'(' => self.marks.push(self.stack.len() as u32),
             b'0' => drop(self.pop()?),
             b'1' => drop(self.since_mark()?),
             b'2' => {
@@ -99,7 +139,7 @@ impl<'a> Machine<'a> {
             b'N' | 0x88 | 0x89 => Value::Other,
             b'G' => self.take(8).map(|_| Value::Other)?,
             b'J' => Value::Int(i64::from(self.number(4)? as u32 as i32)),
-            b'K' => Value::Int(self.number(1)? as i64),
+            b'K' => return self.small(),
             b'M' => Value::Int(self.number(2)? as i64),
             0x8a => self.long(1)?,
             0x8b => self.long(4)?,
@@ -114,7 +154,18 @@ impl<'a> Machine<'a> {
                 return Err(bad(format!("its pickle has the instruction {code:#04x}, which is not known")));
             }
         };
-        self.push(value);
+        self.push(value)
+    }
+
+    /// A whole number of one byte.
+    fn small(&mut self) -> Result<(), Error> {
+        let number = self.number(1)? as usize;
+        if self.small[number] == OTHER {
+            self.push(Value::Int(number as i64))?;
+            self.small[number] = self.top()?;
+        } else {
+            self.stack.push(self.small[number]);
+        }
         Ok(())
     }
 
@@ -123,7 +174,7 @@ impl<'a> Machine<'a> {
         let value = match code {
             b'}' => Value::Pairs(Vec::new()),
             b']' | b')' | 0x8f => Value::Items(Vec::new()),
-            b'd' => Value::Pairs(pairs(&self.since_mark()?)),
+            b'd' => Value::Pairs(self.since_mark()?),
             0x85..=0x87 => {
                 let from =
                     self.stack.len().checked_sub(usize::from(code - 0x84)).ok_or_else(|| bad(EMPTY))?;
@@ -131,8 +182,7 @@ impl<'a> Machine<'a> {
             }
             _ => Value::Items(self.since_mark()?),
         };
-        self.push(value);
-        Ok(())
+        self.push(value)
     }
 
     /// Moves the top of the stack into the collection below.
@@ -145,14 +195,17 @@ impl<'a> Machine<'a> {
             }
             _ => self.since_mark()?,
         };
+        self.spend(8 * new.len())?;
         let below = self.top()?;
-        match (&mut self.values[below], code) {
-            (Value::Items(items), b'a' | b'e' | 0x90) => items.extend(new),
-            (Value::Pairs(all) | Value::Call { pairs: all, .. }, b's' | b'u') => all.extend(pairs(&new)),
-            // A list or set that a class built.
-            (Value::Call { state, .. }, _) => state.extend(new),
+        let all = match (&mut self.values[below as usize], code) {
+            (Value::Items(items), b'a' | b'e' | 0x90) => items,
+            (Value::Pairs(pairs), b's' | b'u') => pairs,
+            (Value::Call(call), b's' | b'u') => &mut call.pairs,
+            // A list or set that some class made.
+            (Value::Call(call), _) => &mut call.state,
             _ => return Err(bad("its pickle fills what is no collection")),
-        }
+        };
+        all.extend(new);
         Ok(())
     }
 
@@ -161,12 +214,15 @@ impl<'a> Machine<'a> {
         let value = match code {
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
-                Value::Global(format!("{module} {name}"))
+                self.push(Value::Text(module))?;
+                self.push(Value::Text(name))?;
+                let (name, module) = (self.pop()?, self.pop()?);
+                Value::Global { module, name }
             }
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
-                match (&self.values[module], &self.values[name]) {
-                    (Value::Text(module), Value::Text(name)) => Value::Global(format!("{module} {name}")),
+                match (&self.values[module as usize], &self.values[name as usize]) {
+                    (Value::Text(_), Value::Text(_)) => Value::Global { module, name },
                     _ => return Err(bad("its pickle names a global by what is no text")),
                 }
             }
@@ -174,18 +230,18 @@ impl<'a> Machine<'a> {
             b'b' => {
                 let state = self.pop()?;
                 let top = self.top()?;
-                if let Value::Call { state: all, .. } = &mut self.values[top] {
-                    all.push(state);
+                self.spend(8)?;
+                if let Value::Call(call) = &mut self.values[top as usize] {
+                    call.state.push(state);
                 }
                 return Ok(());
             }
             _ => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
-                Value::Call { function, arguments, state: Vec::new(), pairs: Vec::new() }
+                Value::Call(Box::new(Call { function, arguments, state: Vec::new(), pairs: Vec::new() }))
             }
         };
-        self.push(value);
-        Ok(())
+        self.push(value)
     }
 
     fn memoise(&mut self, code: u8) -> Result<(), Error> {
@@ -196,6 +252,7 @@ impl<'a> Machine<'a> {
             _ => self.memo.len() as u64,
         };
         let top = self.top()?;
+        self.spend(32)?;
         self.memo.insert(key, top);
         Ok(())
     }
@@ -211,9 +268,27 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn push(&mut self, value: Value) {
-        self.stack.push(self.values.len());
+    fn push(&mut self, value: Value<'a>) -> Result<(), Error> {
+        if matches!(value, Value::Other) {
+            self.stack.push(OTHER);
+            return Ok(());
+        }
+        let beside = match &value {
+            Value::Items(items) | Value::Pairs(items) if !items.is_empty() => 16 + 4 * items.len(),
+            Value::Call(_) => size_of::<Call>() + 16,
+            _ => 0,
+        };
+        self.spend(size_of::<Value<'_>>() + beside)?;
+        self.stack.push(self.values.len() as Id);
         self.values.push(value);
+        Ok(())
+    }
+
+    /// Counts memory that objects take.
+    fn spend(&mut self, bytes: usize) -> Result<(), Error> {
+        let left = self.budget.checked_sub(bytes);
+        self.budget = left.ok_or_else(|| bad("its pickle has far more objects than that of any model"))?;
+        Ok(())
     }
 
     fn pop(&mut self) -> Result<Id, Error> {
@@ -225,7 +300,7 @@ impl<'a> Machine<'a> {
     }
 
     fn since_mark(&mut self) -> Result<Vec<Id>, Error> {
-        let mark = self.marks.pop().filter(|&mark| mark <= self.stack.len());
+        let mark = self.marks.pop().map(|mark| mark as usize).filter(|&mark| mark <= self.stack.len());
         mark.map(|mark| self.stack.split_off(mark)).ok_or_else(|| bad("its pickle lacks a mark"))
     }
 
@@ -240,7 +315,7 @@ impl<'a> Machine<'a> {
         Ok(self.take(bytes)?.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)))
     }
 
-    fn long(&mut self, length: u64) -> Result<Value, Error> {
+    fn long(&mut self, length: u64) -> Result<Value<'a>, Error> {
         let length = self.number(length)?;
         let bytes = self.take(length)?;
         let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
@@ -249,14 +324,14 @@ impl<'a> Machine<'a> {
         Ok(if length <= 8 { Value::Int(value) } else { Value::Other })
     }
 
-    fn text(&mut self, length: u64) -> Result<Value, Error> {
+    fn text(&mut self, length: u64) -> Result<Value<'a>, Error> {
         let length = self.number(length)?;
         let text =
             std::str::from_utf8(self.take(length)?).map_err(|_| bad("a text of its pickle is none"))?;
-        Ok(Value::Text(text.to_owned()))
+        Ok(Value::Text(text))
     }
 
-    fn skip(&mut self, length: u64) -> Result<Value, Error> {
+    fn skip(&mut self, length: u64) -> Result<Value<'a>, Error> {
         let length = self.number(length)?;
         self.take(length).map(|_| Value::Other)
     }
@@ -275,7 +350,3 @@ impl<'a> Machine<'a> {
 }
 
 const EMPTY: &str = "its pickle takes from an empty stack";
-
-fn pairs(flat: &[Id]) -> Vec<(Id, Id)> {
-    flat.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
-}

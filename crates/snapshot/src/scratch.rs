@@ -2,11 +2,16 @@
 //! complete. Memory stays bounded, and no file is left behind. [`inflate_limit`] bounds the output
 //! of a small file.
 
-use std::{fs::File, io::Read, ops::Range, sync::Arc};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    ops::Range,
+    sync::Arc,
+};
 
 use crate::{
     Error,
-    source::{Source, free_bytes},
+    source::{Room, Source, free_bytes},
 };
 
 /// Returns the most bytes that all compressed arrays of a file may inflate to: 1 GiB, or 32 times
@@ -55,6 +60,26 @@ impl Scratch {
         };
         let written = std::io::copy(&mut from.take(size.saturating_add(1)), file)?;
         Ok((start as usize..self.bytes as usize, written))
+    }
+
+    /// Appends an array of zeros that is to be filled through a mapping.
+    pub(crate) fn room(&mut self, size: u64) -> Result<(Range<usize>, Room), Error> {
+        self.reserve(size)?;
+        let start = self.bytes;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile()?),
+        };
+        let room = Room::new(file, start, size as usize)?;
+        self.bytes = start + size;
+        file.seek(SeekFrom::Start(self.bytes))?;
+        Ok((start as usize..self.bytes as usize, room))
+    }
+
+    /// Maps a temporary file of its own, which is freed with the mapping.
+    pub(crate) fn apart(&self, size: u64) -> Result<Room, Error> {
+        self.reserve(size)?;
+        Room::new(&tempfile::tempfile()?, 0, size as usize)
     }
 
     /// Maps everything that was written.

@@ -3,11 +3,16 @@
 
 use std::{
     fs::File,
-    ops::Range,
+    io::{Read as _, Seek as _, SeekFrom},
+    ops::{Deref, DerefMut, Range},
     path::{Path, PathBuf},
 };
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapMut, MmapOptions, UncheckedAdvice};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
 
 use crate::Error;
 
@@ -71,6 +76,47 @@ impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if matches!(self, Self::Mapped(_)) { "mapped" } else { "in memory" };
         write!(f, "{} bytes {kind}", self.bytes().len())
+    }
+}
+
+/// A range of a temporary file, mapped to be written: the system moves its pages to the disk where
+/// memory is short.
+pub(crate) struct Room(Option<MmapMut>);
+
+impl Room {
+    /// Extends a temporary file of this process to `start + size` bytes and maps the last `size` of
+    /// them.
+    pub(crate) fn new(file: &File, start: u64, size: usize) -> Result<Self, Error> {
+        if size == 0 {
+            return Ok(Self(None));
+        }
+        // A page without a block on a full disk would stop the process when it is written.
+        match fallocate(file, FallocateFlags::empty(), start, size as u64) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let mut file = file;
+                file.seek(SeekFrom::Start(start))?;
+                std::io::copy(&mut std::io::repeat(0).take(size as u64), &mut file)?;
+            }
+            allocated => allocated.map_err(std::io::Error::from)?,
+        }
+        // SAFETY: the file has no name and only this process has it open, so nobody shortens it;
+        // its blocks are allocated.
+        let map = unsafe { MmapOptions::new().offset(start).len(size).map_mut(file)? };
+        Ok(Self(Some(map)))
+    }
+}
+
+impl Deref for Room {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }
 

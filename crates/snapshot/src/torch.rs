@@ -4,13 +4,15 @@
 //! Each storage is one array, whatever tensors view it, since storages are what occupies memory. It
 //! has the name of the first tensor over it, and that tensor's shape if the tensor covers it.
 
-use std::{collections::HashSet, io::Cursor, ops::Range, sync::Arc};
+use std::{collections::HashMap, io::Cursor, ops::Range, sync::Arc};
 
 use buddy_core::Dtype;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::{
-    Array, Error, npz,
+    Array, Contents, Error, Skipped,
+    array::refuse_overlaps,
+    npz,
     pickle::{self, Id, Pickle, Value},
     source::Source,
 };
@@ -21,13 +23,13 @@ const MOST_PICKLE_BYTES: u64 = 1 << 28;
 /// The most bytes of a tensor's name, which grows with the nesting of hostile objects.
 const MOST_NAME_BYTES: usize = 4096;
 
-/// Reads every storage; a zip without a pickle is read as an `.npz`.
-pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
+/// Reads every storage; a zip without a pickle is taken for an `.npz`.
+pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Contents, Error> {
     let mut zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(bad)?;
     let pickle =
         zip.file_names().flatten().find(|name| name.ends_with("/data.pkl")).map(std::borrow::Cow::into_owned);
     let Some(name) = pickle else {
-        return npz::read(source, dtype);
+        return npz::read(source, dtype).map(|arrays| Contents { arrays, skipped: Vec::new() });
     };
     let folder = name.trim_end_matches("data.pkl").to_owned();
     let order = stored(&mut zip, source, &format!("{folder}byteorder"));
@@ -35,25 +37,30 @@ pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Arr
         return Err(bad("its numbers are big-endian; save it on a little-endian machine"));
     }
     let pickle = pickle::read(stored(&mut zip, source, &name)?)?;
-    let array = |tensor: Tensor| {
+    let array = |tensor: Tensor<'_>| {
         let member = format!("{folder}data/{}", tensor.storage);
         let (range, sum) = place(&mut zip, &member).map_err(|error| error.at(&tensor.name))?;
+        let (needed, found) = (tensor.needed, range.len());
+        if needed.is_none_or(|needed| needed > found as u64) {
+            let needed = needed.map_or_else(|| "more than 2^64".to_owned(), |needed| needed.to_string());
+            return Err(bad(format!("its storage has {found} bytes of the {needed} that tensors need"))
+                .at(&tensor.name));
+        }
         let elements = (range.len() / tensor.dtype.bytes()) as u64;
         let whole = tensor.shape.iter().try_fold(1u64, |all, &n| all.checked_mul(n)) == Some(elements);
         let shape = if whole { tensor.shape } else { vec![elements] };
         let array = Array::new(tensor.name, tensor.dtype, shape, source, range)?;
         Ok((array, sum))
     };
-    let found = Tensors::find(&pickle)?.into_iter().map(array).collect::<Result<Vec<_>, Error>>()?;
-    let bytes: u64 = found.iter().map(|(array, _)| array.bytes().len() as u64).sum();
-    if bytes > source.bytes().len() as u64 {
-        return Err(bad("its storages lie over one another"));
-    }
+    let (tensors, skipped) = Tensors::find(&pickle, source.bytes().len())?;
+    let found = tensors.into_iter().map(array).collect::<Result<Vec<_>, Error>>()?;
+    let ranges = found.iter().map(|(array, _)| (array.range(), array.name.clone())).collect();
+    refuse_overlaps("PyTorch", ranges)?;
     for (array, sum) in &found {
         compare(array.bytes(), *sum).map_err(|error| error.at(&array.name))?;
         array.release(0..array.bytes().len());
     }
-    Ok(found.into_iter().map(|(array, _)| array).collect())
+    Ok(Contents { arrays: found.into_iter().map(|(array, _)| array).collect(), skipped })
 }
 
 /// Compares bytes with the archive's checksum. PyTorch writes 0 if checksums are disabled.
@@ -90,124 +97,143 @@ fn stored<'a>(zip: &mut Zip<'_>, source: &'a Source, name: &str) -> Result<&'a [
     Ok(bytes)
 }
 
-/// A tensor of the pickle, the first one over its storage.
-struct Tensor {
+/// A tensor of the pickle, the first over its storage.
+struct Tensor<'a> {
     name: String,
     dtype: Dtype,
     shape: Vec<u64>,
-    storage: String,
+    storage: &'a str,
+    /// Bytes of the storage that its tensors reach; nothing if they cannot be counted.
+    needed: Option<u64>,
 }
 
-/// Walks over a pickle's objects.
+/// Walks over a pickle's objects, depth first.
 struct Tensors<'a> {
-    pickle: &'a Pickle,
-    /// The path to each object: the preceding step, and the object's key in its container.
-    steps: Vec<(usize, Option<Key>)>,
-    storages: HashSet<String>,
-}
-
-/// An object's key in its container.
-#[derive(Clone, Copy)]
-enum Key {
-    Place(usize),
-    Object(Id),
+    pickle: &'a Pickle<'a>,
+    /// The objects that hold the current one, and the index of its holder's next child.
+    frames: Vec<(Id, u32)>,
+    /// Bytes that names may still take together.
+    names: usize,
 }
 
 impl<'a> Tensors<'a> {
-    /// Finds every tensor over a new storage, in the order of the pickle.
-    fn find(pickle: &'a Pickle) -> Result<Vec<Tensor>, Error> {
-        let mut tensors = Self { pickle, steps: vec![(0, None)], storages: HashSet::new() };
-        let (mut found, mut seen, mut left) = (Vec::new(), HashSet::new(), vec![(0, pickle.root)]);
-        while let Some((step, id)) = left.pop() {
-            if !seen.insert(id) {
-                continue;
+    /// Returns the first tensor over each storage, in the order of the pickle, and
+    /// objects that look like tensors of an unknown kind.
+    fn find(pickle: &'a Pickle<'a>, file_bytes: usize) -> Result<(Vec<Tensor<'a>>, Vec<Skipped>), Error> {
+        let names = file_bytes.saturating_mul(4).saturating_add(1 << 16);
+        let mut tensors = Self { pickle, frames: Vec::new(), names };
+        let (mut found, mut skipped) = (Vec::<Tensor<'a>>::new(), Vec::new());
+        let mut storages = HashMap::new();
+        let mut seen = vec![false; pickle.values.len()];
+        let mut next = Some(pickle.root);
+        while let Some(id) = next {
+            let met = seen.get_mut(id as usize).is_none_or(|seen| std::mem::replace(seen, true));
+            if let Some(tensor) = tensors.tensor(id).filter(|_| !met) {
+                match storages.get(tensor.storage) {
+                    Some(&at) => {
+                        let first: &mut Tensor<'a> = &mut found[at];
+                        first.needed = first.needed.zip(tensor.needed).map(|(a, b)| a.max(b));
+                    }
+                    None => {
+                        storages.insert(tensor.storage, found.len());
+                        found.push(Tensor { name: tensors.name()?, ..tensor });
+                    }
+                }
+            } else if !met {
+                if let Some(why) = tensors.unknown(id) {
+                    skipped.push(Skipped::new(tensors.name()?, why));
+                }
+                tensors.frames.push((id, 0));
             }
-            let Some(tensor) = tensors.tensor(id) else {
-                let from = left.len();
-                tensors.children(step, id, &mut left);
-                left[from..].reverse();
-                continue;
-            };
-            if tensors.storages.insert(tensor.storage.clone()) {
-                found.push(Tensor { name: tensors.name(step)?, ..tensor });
-            }
+            next = tensors.advance();
         }
-        Ok(found)
+        Ok((found, skipped))
     }
 
-    /// Returns the name of a step's object.
-    fn name(&self, mut step: usize) -> Result<String, Error> {
+    /// Moves to the next object that may hold tensors.
+    fn advance(&mut self) -> Option<Id> {
+        while let Some((id, index)) = self.frames.last_mut() {
+            match child(self.pickle.get(*id), *index) {
+                Some((_, below)) => {
+                    *index += 1;
+                    if matches!(self.pickle.get(below), Value::Items(_) | Value::Pairs(_) | Value::Call(_)) {
+                        return Some(below);
+                    }
+                }
+                None => drop(self.frames.pop()),
+            }
+        }
+        None
+    }
+
+    /// Returns the name of the current object: the keys of those that hold it.
+    fn name(&mut self) -> Result<String, Error> {
         let (mut keys, mut bytes) = (Vec::new(), 0);
-        while step > 0 {
-            let (before, key) = self.steps[step];
+        for &(id, index) in self.frames.iter().rev() {
+            let key = child(self.pickle.get(id), index.saturating_sub(1)).and_then(|(key, _)| key);
             let key = key.map(|key| self.key(key));
             bytes += key.as_ref().map_or(1, |key| key.len() + 1);
             if bytes > MOST_NAME_BYTES {
                 return Err(bad(format!("the name of a tensor has more than {MOST_NAME_BYTES} bytes")));
             }
             keys.extend(key);
-            step = before;
         }
+        self.names = self
+            .names
+            .checked_sub(bytes)
+            .ok_or_else(|| bad("the names of its tensors are longer than the file"))?;
         keys.reverse();
         Ok(keys.join("."))
     }
 
     /// `_rebuild_tensor_v2(storage, offset, shape, stride, ...)`, or a parameter over one.
-    fn tensor(&self, id: Id) -> Option<Tensor> {
-        let Value::Call { function, arguments, .. } = &self.pickle.values[id] else { return None };
-        let (Value::Global(function), Value::Items(arguments)) =
-            (&self.pickle.values[*function], &self.pickle.values[*arguments])
-        else {
-            return None;
+    fn tensor(&self, id: Id) -> Option<Tensor<'a>> {
+        let ("torch._utils", function, arguments) = self.call(id)? else { return None };
+        let (stored, storage) = self.storage(*arguments.first()?)?;
+        let dtype = match (function, arguments.get(6)) {
+            ("_rebuild_tensor" | "_rebuild_tensor_v2", _) => stored,
+            ("_rebuild_tensor_v3", Some(&dtype)) => tensor_dtype(self.pickle.global(dtype)?.1)?,
+            _ => return None,
         };
-        match function.as_str() {
-            "torch._utils _rebuild_tensor_v2" | "torch._utils _rebuild_tensor" => {
-                let (dtype, storage) = self.storage(*arguments.first()?)?;
-                let shape = self.shape(*arguments.get(2)?)?;
-                Some(Tensor { name: String::new(), dtype, shape, storage })
-            }
-            _ => None,
-        }
+        let numbers = |place: usize| self.numbers(*arguments.get(place)?);
+        let (shape, strides) = (numbers(2)?, numbers(3)?);
+        let Value::Int(offset) = *self.pickle.get(*arguments.get(1)?) else { return None };
+        let needed = extent(&shape, &strides, u64::try_from(offset).ok()?);
+        let needed = needed.and_then(|elements| elements.checked_mul(dtype.bytes() as u64));
+        Some(Tensor { name: String::new(), dtype, shape, storage, needed })
+    }
+
+    /// Returns why a call that makes a tensor of a storage is not read.
+    fn unknown(&self, id: Id) -> Option<String> {
+        let (_, function, arguments) = self.call(id)?;
+        let made = function.starts_with("_rebuild") && self.storage(*arguments.first()?).is_some();
+        made.then(|| format!("PyTorch's {function:?} is not known"))
+    }
+
+    /// Returns the module and the name of a called function, and its arguments.
+    fn call(&self, id: Id) -> Option<(&'a str, &'a str, &'a [Id])> {
+        let Value::Call(call) = self.pickle.get(id) else { return None };
+        let (module, name) = self.pickle.global(call.function)?;
+        let Value::Items(arguments) = self.pickle.get(call.arguments) else { return None };
+        Some((module, name, arguments))
     }
 
     /// `('storage', torch.FloatStorage, key, device, elements)`.
-    fn storage(&self, id: Id) -> Option<(Dtype, String)> {
-        let Value::Persistent(id) = self.pickle.values[id] else { return None };
-        let Value::Items(items) = &self.pickle.values[id] else { return None };
-        let kind = self.pickle.values.get(*items.get(1)?)?;
-        let Value::Text(key) = &self.pickle.values[*items.get(2)?] else { return None };
-        let Value::Global(kind) = kind else { return None };
-        Some((storage_dtype(kind), key.clone()))
+    fn storage(&self, id: Id) -> Option<(Dtype, &'a str)> {
+        let Value::Persistent(id) = *self.pickle.get(id) else { return None };
+        let Value::Items(items) = self.pickle.get(id) else { return None };
+        let (_, kind) = self.pickle.global(*items.get(1)?)?;
+        let Value::Text(key) = self.pickle.get(*items.get(2)?) else { return None };
+        Some((storage_dtype(kind), key))
     }
 
-    fn shape(&self, id: Id) -> Option<Vec<u64>> {
-        let Value::Items(items) = &self.pickle.values[id] else { return None };
-        let number = |&id: &Id| match self.pickle.values[id] {
+    fn numbers(&self, id: Id) -> Option<Vec<u64>> {
+        let Value::Items(items) = self.pickle.get(id) else { return None };
+        let number = |&id: &Id| match *self.pickle.get(id) {
             Value::Int(n) => u64::try_from(n).ok(),
             _ => None,
         };
         items.iter().map(number).collect()
-    }
-
-    /// Lists the objects in an object, each with its step.
-    fn children(&mut self, step: usize, id: Id, into: &mut Vec<(usize, Id)>) {
-        let pickle = self.pickle;
-        let mut add = |key: Option<Key>, id: Id| {
-            self.steps.push((step, key));
-            into.push((self.steps.len() - 1, id));
-        };
-        match &pickle.values[id] {
-            Value::Items(items) => {
-                items.iter().enumerate().for_each(|(place, &id)| add(Some(Key::Place(place)), id));
-            }
-            Value::Pairs(pairs) => pairs.iter().for_each(|&(key, id)| add(Some(Key::Object(key)), id)),
-            Value::Call { arguments, state, pairs, .. } => {
-                pairs.iter().for_each(|&(key, id)| add(Some(Key::Object(key)), id));
-                add(None, *arguments);
-                state.iter().for_each(|&id| add(None, id));
-            }
-            _ => {}
-        }
     }
 
     fn key(&self, key: Key) -> String {
@@ -215,12 +241,64 @@ impl<'a> Tensors<'a> {
             Key::Place(place) => return place.to_string(),
             Key::Object(id) => id,
         };
-        match &self.pickle.values[id] {
-            Value::Text(text) => text.clone(),
+        match self.pickle.get(id) {
+            Value::Text(text) => text.chars().take(MOST_NAME_BYTES + 1).collect(),
             Value::Int(n) => n.to_string(),
             _ => "?".to_owned(),
         }
     }
+}
+
+/// The key of an object in its container.
+#[derive(Clone, Copy)]
+enum Key {
+    Place(u32),
+    Object(Id),
+}
+
+/// Returns an object in an object, and its key there.
+fn child(value: &Value<'_>, index: u32) -> Option<(Option<Key>, Id)> {
+    let at = index as usize;
+    let pair = |pairs: &[Id]| Some((Some(Key::Object(*pairs.get(2 * at)?)), *pairs.get(2 * at + 1)?));
+    match value {
+        Value::Items(items) => items.get(at).map(|&id| (Some(Key::Place(index)), id)),
+        Value::Pairs(pairs) => pair(pairs),
+        Value::Call(call) => pair(&call.pairs).or_else(|| {
+            let after = at - call.pairs.len() / 2;
+            let id = if after == 0 { call.arguments } else { *call.state.get(after - 1)? };
+            Some((None, id))
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the elements of a storage up to the last one of a tensor.
+fn extent(shape: &[u64], strides: &[u64], offset: u64) -> Option<u64> {
+    if shape.len() != strides.len() {
+        return None;
+    }
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let last = shape
+        .iter()
+        .zip(strides)
+        .try_fold(offset, |last, (&n, &stride)| last.checked_add((n - 1).checked_mul(stride)?));
+    last?.checked_add(1)
+}
+
+/// The element type that `torch.dtype` names; v3 tensors have those that have no storage class.
+fn tensor_dtype(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "uint8" | "bits8" => Dtype::U8,
+        "uint16" => Dtype::U16,
+        "uint32" => Dtype::U32,
+        "uint64" => Dtype::U64,
+        "float8_e4m3fn" => Dtype::F8E4M3,
+        "float8_e5m2" => Dtype::F8E5M2,
+        "float8_e8m0fnu" => Dtype::F8E8M0,
+        _ => return None,
+    })
 }
 
 /// Returns the element type of a storage's class; bytes for unknown ones.

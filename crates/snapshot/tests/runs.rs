@@ -258,6 +258,29 @@ fn dumps_of_a_series_are_snapshots() {
 }
 
 #[test]
+fn a_step_of_a_series_without_one_dump_is_left_by_name() {
+    let dir = TempDir::new().unwrap();
+    for name in ["rho_00.f32", "rho_10.f32", "rho_20.f32", "u_00.f32", "u_20.f32"] {
+        fs::write(dir.path().join(name), [0; 8]).unwrap();
+    }
+    let run = Run::open(dir.path()).unwrap();
+    assert_eq!(run.info().snapshots.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 20]);
+    let [skipped] = &run.info().skipped[..] else { panic!("{:?}", run.info().skipped) };
+    assert_eq!((skipped.name.as_str(), skipped.why.as_str()), ("step 10", "it has no dump of u"));
+    // With fewer whole steps than others it is no series.
+    fs::remove_file(dir.path().join("u_00.f32")).unwrap();
+    assert_eq!(Run::open(dir.path()).unwrap().info().allocations.len(), 4);
+}
+
+#[test]
+fn a_zarr_store_is_refused_by_name() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("zarr.json"), "{}").unwrap();
+    let error = Run::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("a Zarr store") && error.contains("numpy.save"), "{error}");
+}
+
+#[test]
 fn directories_of_steps_are_snapshots_and_a_pattern_reads_them_too() {
     let dir = TempDir::new().unwrap();
     for step in ["step_00000", "step_00020"] {

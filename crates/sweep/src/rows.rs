@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use buddy_record::{Grid, GridCell, Unit};
-use buddy_report::SweepData;
+use buddy_report::{SweepData, csv_text};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -218,11 +218,11 @@ impl Rows {
     /// # Errors
     /// Errors of the writer.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let names: Vec<String> = self.grid.columns.iter().map(|(name, _)| quoted(name)).collect();
+        let names: Vec<String> = self.grid.columns.iter().map(|(name, _)| csv_text(name)).collect();
         writeln!(out, "{}", names.join(","))?;
         let cell = |cell: &GridCell| match cell {
             GridCell::Number(number) => number.to_string(),
-            GridCell::Text(text) => quoted(text),
+            GridCell::Text(text) => csv_text(text),
             GridCell::Empty => String::new(),
         };
         self.grid
@@ -248,15 +248,6 @@ impl Rows {
         };
         let names = || self.grid.columns.iter().map(|(name, _)| name.clone());
         self.grid.rows.iter().map(move |row| names().zip(row.iter().map(value)).collect())
-    }
-}
-
-/// Quotes a text for CSV.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }
 

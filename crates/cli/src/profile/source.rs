@@ -21,7 +21,7 @@ use crate::{output::is_stdout, progress::Bar, say, workload};
 /// The run to profile.
 pub(super) enum Source {
     /// Snapshots on disk; those from stdin are in a temporary folder.
-    Snapshots { run: Run, _kept: Option<TempDir> },
+    Snapshots { run: Box<Run>, _kept: Option<TempDir> },
     /// Record of a run without its bytes.
     Record(Box<RunRecord>),
     /// A workload to run, with its footprint in bytes.
@@ -58,7 +58,7 @@ impl Source {
         if let Some(note) = run.note() {
             say(format_args!("{}: read as {note}", path.display()));
         }
-        Ok(Self::Snapshots { run, _kept: kept })
+        Ok(Self::Snapshots { run: Box::new(run), _kept: kept })
     }
 
     fn record(path: &Path, text: io::Result<String>) -> Result<Self> {

@@ -209,3 +209,37 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }
+
+#[test]
+fn skipped_datasets_and_files_are_listed_in_table_page_and_json() {
+    let dir = TempDir::new().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshot/tests/data");
+    fs::copy(data.join("peers/types.h5"), dir.path().join("types.h5")).unwrap();
+    fs::write(dir.path().join("field.f32"), [0; 256]).unwrap();
+    fs::write(dir.path().join("readme.txt"), "text").unwrap();
+    let table = stdout(buddy(dir.path(), &[".", "--html", "page.html"]));
+    assert!(
+        table.contains("Skipped 8:") && table.contains("virtual in ./types.h5: it is virtual"),
+        "{table}"
+    );
+    assert!(table.contains("./field.f32: the .h5 files of the folder are read"), "{table}");
+    assert!(fs::read_to_string(dir.path().join("page.html")).unwrap().contains("<h2>Skipped</h2>"));
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(buddy(dir.path(), &[".", "--json", "-"]))).unwrap();
+    let skipped = json["data"]["skipped"].as_array().unwrap();
+    let names: Vec<&str> = skipped.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(
+        names.contains(&"lzf") && names.contains(&"records.name") && !names.contains(&"readme.txt"),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn names_in_csv_are_no_formulas_and_no_escape_sequences() {
+    let dir = TempDir::new().unwrap();
+    let header = r#"{"=1+1":{"dtype":"U8","shape":[128],"data_offsets":[0,128]},"a\u001b[31m":{"dtype":"U8","shape":[0],"data_offsets":[128,128]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 128]].concat();
+    fs::write(dir.path().join("x.safetensors"), file).unwrap();
+    let csv = stdout(buddy(dir.path(), &["x.safetensors", "--csv", "-"]));
+    assert!(csv.contains(",'=1+1,") && csv.contains("\\u{1b}[31m") && !csv.contains('\u{1b}'), "{csv}");
+}

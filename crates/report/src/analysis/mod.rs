@@ -10,7 +10,8 @@ use buddy_record::{Analysis, ArrayAnalysis, Fit, Outcome, Record};
 
 use crate::{
     Align, Axis, Card, Cell, Column, Line, Page, Series, Table, bar_chart, bytes, cards, class_bar,
-    class_legend, count, heat_map, line_chart, names::shorten_apart, ratio, share, stack_maps,
+    class_legend, count, heat_map, line_chart, names::shorten_apart, ratio, share, skipped::skipped_html,
+    stack_maps,
 };
 
 /// Heat maps shown at once; the rest are folded.
@@ -39,13 +40,15 @@ fn all_bytes(analysis: &Analysis) -> u64 {
 /// Renders the page: summary, a sortable table, heat maps.
 pub fn analysis_page(record: &Record<Analysis>) -> String {
     let analysis = &record.data;
-    Page::new("How compressible is it?", &lead(analysis))
+    let mut page = Page::new("How compressible is it?", &lead(analysis))
         .section("", "", &summary(analysis))
         .section("Sizes and thresholds", CHARTS_REMARK, &charts(analysis))
         .section("Every array", TABLE_REMARK, &(class_legend() + &table(analysis).to_html()))
-        .section("Where it compresses", MAPS_REMARK, &maps(analysis))
-        .data("analysis.json", &record.to_json())
-        .render(&record.tool)
+        .section("Where it compresses", MAPS_REMARK, &maps(analysis));
+    if let Some(skipped) = skipped_html(&analysis.skipped) {
+        page = page.section("Skipped", "", &skipped);
+    }
+    page.data("analysis.json", &record.to_json()).render(&record.tool)
 }
 
 const CHARTS_REMARK: &str = "Memory is split into entries of 128 bytes. Each is compressed separately to 0 bytes, 8 \

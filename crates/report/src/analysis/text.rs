@@ -8,6 +8,7 @@ use crate::{
     Cell, Table, View, bytes, count,
     csv::{Value, csv},
     ratio, share,
+    skipped::skipped_text,
     view::{Group, Measure},
     wrap,
 };
@@ -42,6 +43,7 @@ pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
         text.push_str(&format!("and {} more arrays\n", count(hidden as u64)));
     }
     text.push_str(&wrap(&summary(analysis), view.width));
+    text.push_str(&wrap(&skipped_text(&analysis.skipped), view.width));
     text
 }
 

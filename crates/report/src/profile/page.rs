@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Axis, Card, Cell, Line, Page, Series, Table, analysis::left, analysis::right, analysis::saved, bar_chart,
-    bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share,
+    bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share, skipped::skipped_html,
 };
 
 /// Heat maps shown at once; the rest are folded.
@@ -60,10 +60,15 @@ pub fn profile_page(record: &Record<Profile>) -> String {
         page = page.section("Codecs", "Each codec for all allocations.", &text::codecs(profile).to_html());
     }
     let chosen = format!("{} {TABLE_REMARK}", text::chosen_text(profile).replace("%:", "%."));
-    page.section("Every allocation", &chosen, &(class_legend() + &table(profile).to_html()))
-        .section("Where it compresses", MAPS_REMARK, &maps(profile))
-        .data("profile.json", &record.to_json())
-        .render(&record.tool)
+    page = page.section("Every allocation", &chosen, &(class_legend() + &table(profile).to_html())).section(
+        "Where it compresses",
+        MAPS_REMARK,
+        &maps(profile),
+    );
+    if let Some(skipped) = skipped_html(&run.skipped) {
+        page = page.section("Skipped", "", &skipped);
+    }
+    page.data("profile.json", &record.to_json()).render(&record.tool)
 }
 
 fn pair(charts: &[String]) -> String {

@@ -4,7 +4,10 @@ use buddy_core::{PhasePlan, visible};
 use buddy_record::{PlanOutcome, Policy, PolicyOutcome, Profile};
 
 use super::rows::allocations;
-use crate::{Cell, Table, View, analysis::left, analysis::right, bytes, count, ratio, share, wrap};
+use crate::{
+    Cell, Table, View, analysis::left, analysis::right, bytes, count, ratio, share, skipped::skipped_text,
+    wrap,
+};
 
 /// Renders the measurements, the result of each policy, and the chosen targets.
 pub fn profile_text(profile: &Profile, view: &View) -> String {
@@ -71,7 +74,7 @@ fn foot(profile: &Profile) -> String {
             count(found.buddy_sectors)
         ));
     }
-    text
+    text + &skipped_text(&profile.run.skipped)
 }
 
 /// Returns the best measured outcome, the chosen one if different, and the paper's.

@@ -13,7 +13,7 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-use crate::{Array, Error, source::Source};
+use crate::{Array, Error, array::refuse_duplicates, source::Source};
 
 mod write;
 
@@ -172,11 +172,4 @@ fn checked_offsets(info: &Info, expected: u64, data: u64) -> Result<(u64, u64), 
         () => return Ok((start, end)),
     };
     Err(bad(why))
-}
-
-fn refuse_duplicates(arrays: &[Array]) -> Result<(), Error> {
-    let mut names: Vec<&str> = arrays.iter().map(|array| array.name.as_str()).collect();
-    names.sort_unstable();
-    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
-    twice.map_or(Ok(()), |pair| Err(Error::Duplicate(pair[0].to_owned())))
 }
