@@ -7,7 +7,7 @@ use buddy_profile::{
     row_codec,
 };
 use buddy_record::{AllocationInfo, AllocationTarget, Policy, Profile, RunRecord, TargetTable};
-use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
+use buddy_sim::{ClassMap, Classes, Mode, Simulator, uniform_map};
 use buddy_trace::{Application, Item, open_kernel};
 
 use crate::{
@@ -385,7 +385,7 @@ fn by_address(
         }
         TargetChoice::Policy => Target::X1,
     };
-    Ok(TargetsAll { target, shares }.map(ranges)?)
+    Ok(uniform_map(target, shares, ranges)?)
 }
 
 /// Returns the index of a row's codec: the one with its parameters, or the one of its kind if it

@@ -42,5 +42,5 @@ pub use memory::Mode;
 pub use stats::{
     BuddyReport, DramReport, KernelReport, L1Report, L2Report, LinkReport, Report, StallReport, UmReport,
 };
-pub use targets::{TargetsAll, TargetsFile};
+pub use targets::{TargetsFile, uniform_map};
 pub use timeline::Timeline;

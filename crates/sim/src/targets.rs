@@ -95,28 +95,21 @@ fn classes_from_shares(shares: [f64; 6], seed: u64) -> Result<Classes, String> {
     Ok(Classes::Shares { shares, seed })
 }
 
-/// One target and one mix of classes for all allocations.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TargetsAll {
-    /// Target of every allocation.
-    pub target: Target,
-    /// Share of each class, in the order of [`SizeClass::ALL`].
-    pub shares: [f64; 6],
-}
-
-impl TargetsAll {
-    /// Returns the map of these allocations, given as base and length.
-    ///
-    /// # Errors
-    /// [`Error`] for invalid shares or overlapping allocations.
-    pub fn map(&self, allocations: &[(u64, u64)]) -> Result<ClassMap, Error> {
-        let invalid = |why| Error::Targets { file: "shares".to_owned(), why };
-        let classes = classes_from_shares(self.shares, 0).map_err(invalid)?;
-        let home = self.target.into();
-        let allocation =
-            |&(base, bytes): &(u64, u64)| Allocation { base, bytes, home, classes: classes.clone() };
-        ClassMap::new(allocations.iter().map(allocation).collect())
-    }
+/// Returns the map of allocations, given as base and length, with one target and one mix of classes:
+/// the share of each class, in the order of [`SizeClass::ALL`].
+///
+/// # Errors
+/// [`Error`] for invalid shares or overlapping allocations.
+pub fn uniform_map(target: Target, shares: [f64; 6], allocations: &[(u64, u64)]) -> Result<ClassMap, Error> {
+    let invalid = |why| Error::Targets { file: "shares".to_owned(), why };
+    let classes = classes_from_shares(shares, 0).map_err(invalid)?;
+    let allocation = |&(base, bytes): &(u64, u64)| Allocation {
+        base,
+        bytes,
+        home: target.into(),
+        classes: classes.clone(),
+    };
+    ClassMap::new(allocations.iter().map(allocation).collect())
 }
 
 #[cfg(test)]
