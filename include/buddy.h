@@ -99,10 +99,10 @@ typedef struct buddyStatistics {
 /*
  * Allocates compressed memory, filled with zeros, on the device and on the host. Waits for the GPU.
  *
- * codec: "bpc", "planes64", "zeros16", "zeros32", "zeros64", "bf16", "fp16", "fp32", "near64" or
- * "bpc-best". "bf16" may name one of the 241 windows of exponents, as in "bf16:117" (buddyTrain).
- * Kernels are compiled at the first use of a codec, about a second, and kept on disk
- * ($BUDDY_CACHE_DIR, or "buddy" in the user's cache folder).
+ * codec: "bpc", "planes64", "zeros16", "zeros32", "bf16", "fp16", "fp32", "near64" or "bpc-best".
+ * "bf16" may name one of the 241 windows of exponents, as in "bf16:117" (buddyTrain). Kernels are
+ * compiled at the first use of a codec, about a second, and kept on disk ($BUDDY_CACHE_DIR, or
+ * "buddy" in the user's cache folder).
  */
 buddyError buddyMalloc(buddyHandle *handle, size_t bytes, buddyTarget target, const char *codec);
 

@@ -6,7 +6,7 @@ use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble};
 /// Returns a codec, trained on an entry if the second byte is odd, and the remaining bytes.
 fn codec(bytes: &[u8]) -> Option<(Codec, &[u8])> {
     let (&[kind, trained], rest) = bytes.split_first_chunk()?;
-    let kind = CodecKind::ALL[usize::from(kind) % CodecKind::ALL.len()];
+    let kind = CodecKind::EVERY[usize::from(kind) % CodecKind::EVERY.len()];
     if trained % 2 == 0 {
         return Some((kind.train(&[]), rest));
     }

@@ -12,7 +12,7 @@ DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", to
 # Both readings of the paper's codec, and those that suit the type.
 PAPER = ["bpc", "bpc-best"]
 CODECS = {"f32": ["fp32", "zeros32"], "bf16": ["bf16", "zeros16"], "f16": ["fp16", "zeros16"],
-          "i64": ["planes64", "zeros64"], "f64": ["planes64", "zeros64"]}
+          "i64": ["planes64"], "f64": ["planes64"]}
 PLAIN = ["zeros16", "zeros32"]
 ENTRY, PAGE = 128, 64
 ROWS, ROWS_IN_ALL = 24, 2000

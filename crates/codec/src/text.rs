@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn no_name_loses_what_a_codec_learned() {
-        for kind in CodecKind::ALL {
+        for kind in CodecKind::EVERY {
             let codec = kind.train(&crate::samples::samples());
             match codec.word() {
                 Ok(word) => assert_eq!(word.parse::<Codec>().unwrap(), codec),

@@ -15,7 +15,7 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 fn main() {
     let samples = samples();
-    let mut streams: Vec<_> = CodecKind::ALL
+    let mut streams: Vec<_> = CodecKind::EVERY
         .map(|kind| kind.train(&samples))
         .into_iter()
         .flat_map(|codec| samples.iter().map(move |entry| (codec.clone(), stream_of(&codec, entry).1)))

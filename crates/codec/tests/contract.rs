@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 fn codecs() -> impl Iterator<Item = Codec> {
     let samples = samples();
-    CodecKind::ALL.into_iter().map(move |kind| kind.train(&samples))
+    CodecKind::EVERY.into_iter().map(move |kind| kind.train(&samples))
 }
 
 #[test]
@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn entries_round_trip(sample in proptest::collection::vec(entries(), 0..6), entry in entries()) {
         let (mut stream, mut packed) = (Stream::default(), Packed::default());
-        for kind in CodecKind::ALL {
+        for kind in CodecKind::EVERY {
             let codec = kind.train(&sample);
             for entry in sample.iter().chain([&entry]) {
                 round_trip(&codec, entry, &mut stream);
@@ -109,7 +109,7 @@ proptest! {
         sample in entries(),
         streams in proptest::collection::vec((noise(), 0usize..=128), 16),
     ) {
-        for kind in CodecKind::ALL {
+        for kind in CodecKind::EVERY {
             let codec = kind.train(&[sample]);
             for (bytes, len) in &streams {
                 for layout in [Layout::A, Layout::B, Layout::C] {

@@ -15,11 +15,10 @@
 // move 32 entries together, 16 bytes per lane in memory order, through a tile of 4 KiB of shared
 // memory. All 32 lanes must call them.
 //
-// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32, Delta64,
-// Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64,
-// BpcBest, and must be the buffer's. The constants of the address map are macros of the library:
-// NVRTC programs receive them as defines, and `buddy gpu headers DIR` writes them to
-// buddy_constants.cuh for nvcc.
+// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Bf16, Fp16, Fp32, Table32, Table64,
+// Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64, BpcBest, and must be the buffer's. The
+// constants of the address map are macros of the library: NVRTC programs receive them as defines,
+// and `buddy gpu headers DIR` writes them to buddy_constants.cuh for nvcc.
 #pragma once
 #ifndef BUDDY_ENTRY_BYTES
 #include "buddy_constants.cuh"
@@ -27,14 +26,12 @@
 #include "bf16.cuh"
 #include "bpc.cuh"
 #include "bpc_best.cuh"
-#include "delta64.cuh"
 #include "entry.cuh"
 #include "near64.cuh"
 #include "planes.cuh"
 #include "prefix.cuh"
 #include "rank.cuh"
 #include "scaled.cuh"
-#include "stride.cuh"
 #include "table.cuh"
 #if defined(__CUDACC__) || defined(BUDDY_EMULATED)
 #include "tile.cuh"

@@ -1,9 +1,9 @@
-// Numbers in fields of fixed widths (docs/reference/format.md, "table32, table64, stride32,
-// stride64, scaled64"; the Rust twin is crates/codec/src/fields). The allocation's trained
+// Numbers in fields of fixed widths (docs/reference/format.md, "table32, table64, stride32, stride64,
+// scaled64"; the Rust twin is crates/codec/src/fields). The allocation's trained
 // parameters are a block of words, made by `Codec::block` of the twin: two words for each form,
 // then those of `Numbers`.
 //
-// `Numbers` converts words to numbers and back: Stride, Table or Scaled.
+// `Numbers` converts words to numbers and back: Table or Scaled.
 #pragma once
 #include "stream.cuh"
 
@@ -208,27 +208,14 @@ struct Width {
         if (wide) word |= (Word)((u64)source.take(high, high_mask) << 32);
         return word;
     }
-    BUDDY_FN Word low_bits(Word word) const { return word & (Word)((u64)high_mask << 32 | low_mask); }
 };
 
 // Bit lengths of numbers, four per word; 127, longer than any field, for a word without a number.
-// The first fields are separate, since their width differs.
 template <u32 COUNT>
 struct Lengths {
     u32 words[COUNT / 4] = {};
-    u32 first[COUNT / 8] = {};
 
     BUDDY_FN void set(u32 i, u32 length) { words[i / 4] += length << 8 * (i % 4); }
-
-    // Separates the lengths of the first `firsts` fields, at most half of all.
-    BUDDY_FN void part(u32 firsts) {
-        BUDDY_UNROLL
-        for (u32 k = 0; k < COUNT / 8; k++) {
-            u32 bytes = firsts > 4 * k ? firsts - 4 * k : 0, mask = bytes < 4 ? (1u << 8 * bytes) - 1 : 0xffffffffu;
-            first[k] = words[k] & mask;
-            words[k] &= ~mask;
-        }
-    }
 };
 
 // Counts the lengths above a width: the top bit of a byte is set where its sum exceeds 127.
@@ -257,7 +244,6 @@ template <class Numbers>
 struct Fields {
     static constexpr u32 COUNT = Numbers::COUNT;
     static constexpr u32 PLACE_BITS = COUNT == 32 ? 5 : 4;
-    static constexpr u32 WORD_BITS = 1024 / COUNT;
     static constexpr u32 NAME_BITS = 4;
     static constexpr u32 FORMS = 15;
     static constexpr u32 RAW_BITS = NAME_BITS + 1024;
@@ -268,17 +254,14 @@ struct Fields {
     // A form as the block describes it. `limit` is the smallest number of exceptions that does not
     // fit; zero for an absent form.
     struct Form {
-        u32 index, width, first, rest, limit, bits;
+        u32 index, width, rest, limit, bits;
 
         BUDDY_FN Form(const u32* block, u32 index) : index(index) {
             u64 pair = learned_pair(block, 2 * index);
             u32 parts = (u32)pair;
-            width = parts & 0xff, first = parts >> 8 & 0xff, rest = parts >> 16 & 0xff, limit = parts >> 24;
+            width = parts & 0xff, rest = parts >> 16 & 0xff, limit = parts >> 24;
             bits = (u32)(pair >> 32);
         }
-
-        // Returns a field's width. With first fields, the first word has the width of a whole word.
-        BUDDY_FN u32 width_of(u32 i, u32 firsts) const { return i >= COUNT / 2 || i >= firsts ? width : i == 0 ? WORD_BITS : first; }
     };
 
     // Chooses the first form that holds numbers of these lengths and returns the length of its
@@ -299,14 +282,14 @@ struct Fields {
     static BUDDY_FN void choose_in(const u32* block, const Lengths<COUNT>& lengths, u32& chosen, u32& bits) {
         if (warp_or(chosen == FORMS) == 0) return;
         Form form(block, BEGIN);
-        u32 early = Numbers::FIRSTS ? count_above(lengths.first, form.first) : 0, above = early + count_above(lengths.words, form.width);
+        u32 above = count_above(lengths.words, form.width);
         bool open = chosen == FORMS && form.limit != 0 && above <= MOST;
         if (open && above == 0) chosen = BEGIN, bits = form.bits, open = false;
         BUDDY_ROLLED
         for (u32 index = BEGIN + 1; index < END; index++) {
             if (warp_or(open) == 0) break;
             Form narrower(block, index);
-            if (open && early + count_above(lengths.words, narrower.width) < narrower.limit) chosen = index, bits = narrower.bits, open = false;
+            if (open && count_above(lengths.words, narrower.width) < narrower.limit) chosen = index, bits = narrower.bits, open = false;
         }
     }
 
@@ -335,36 +318,16 @@ struct Fields {
         row.clear();
         FieldSink<Row> sink(row);
         sink.put(form.index, NAME_BITS);
-        u32 firsts = Numbers::firsts(block);
-        Width<Word> first(Numbers::FIRSTS ? form.first : 0), width(form.width);
-        if (Numbers::FIRSTS) put_whole(sink, numbers[0]);
+        Width<Word> width(form.width);
         BUDDY_UNROLL
-        for (u32 i = Numbers::FIRSTS; i < COUNT; i++) {
+        for (u32 i = 0; i < COUNT; i++) {
             // Selected here, not earlier: fields and numbers together would exceed the registers.
             absent = keep_here(absent);
-            Word field = Numbers::FIRSTS || (absent >> i & 1) == 0 ? numbers[i] : 0;
-            // A uniform branch costs less than a select between widths.
-            if (Numbers::FIRSTS && i < COUNT / 2 && i < firsts) first.put(sink, field);
-            else width.put(sink, field);
+            width.put(sink, (absent >> i & 1) == 0 ? numbers[i] : 0);
         }
         if (spare) put_exceptions(sink, block, form, numbers, over, absent);
         sink.finish();
         return bits;
-    }
-
-    template <class Sink>
-    static BUDDY_FN void put_whole(Sink& sink, Word word) {
-        sink.put((u32)word, 32);
-        if (COUNT == 16) sink.put((u32)((u64)word >> 32), 32);
-    }
-
-    // Appends a word at full width after the form's index.
-    template <class Row>
-    static BUDDY_FN Word take_whole(const Row& row) {
-        u32 low = row.load(0), high = row.load(1);
-        u64 word = funnel_right(low, high, NAME_BITS);
-        if (COUNT == 16) word |= (u64)funnel_right(high, row.load(2), NAME_BITS) << 32;
-        return (Word)word;
     }
 
     // Returns a mask of the numbers that are longer than their field.
@@ -373,17 +336,15 @@ struct Fields {
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
             bool above = (lengths.words[i / 4] >> 8 * (i % 4) & 127) > form.width;
-            if (Numbers::FIRSTS && i < COUNT / 2) above |= (lengths.first[i / 4 % (COUNT / 8)] >> 8 * (i % 4) & 127) > form.first;
             over |= above ? 1u << i : 0;
         }
         return over;
     }
 
-    // Appends the exceptions' positions and upper bits; if there are fewer than the form holds, the
+    // Appends the exceptions' positions and words; if there are fewer than the form holds, the
     // last one repeats.
     template <class Sink>
     static BUDDY_FN void put_exceptions(Sink& sink, const u32* block, const Form& form, const Word (&numbers)[COUNT], u32 over, u32 absent) {
-        u32 firsts = Numbers::firsts(block);
         BUDDY_ROLLED
         for (u32 e = 1; e <= MOST_EXCEPTIONS; e++) {
             bool has = e < form.limit;
@@ -391,11 +352,7 @@ struct Fields {
             u32 place = over == 0 ? 0 : trailing_zeros(over), others = over & (over - 1);
             over = others != 0 ? others : over;
             Word rest = pick<COUNT>(numbers, place);
-            if (Numbers::FIRSTS) {
-                rest = shift_right(rest, form.width_of(place, firsts));
-            } else if ((absent >> place & 1) == 0) {
-                rest = Numbers::word_of(block, rest);
-            }
+            if ((absent >> place & 1) == 0) rest = Numbers::word_of(block, rest);
             sink.put(has ? place : 0, has ? PLACE_BITS : 0);
             Width<Word>(has ? form.rest : 0).put(sink, rest);
         }
@@ -412,41 +369,28 @@ struct Fields {
             return layout != 0 ? LAYOUT : form.limit == 0 && index != FORMS ? INVALID : TRUNCATED;
         }
         Word numbers[COUNT];
-        FieldSource<Row> source(row, NAME_BITS + (Numbers::FIRSTS ? WORD_BITS : 0));
-        u32 firsts = Numbers::firsts(block);
-        Width<Word> first(Numbers::FIRSTS ? form.first : 0), width(form.width);
-        if (Numbers::FIRSTS) numbers[0] = take_whole(row);
+        FieldSource<Row> source(row, NAME_BITS);
+        Width<Word> width(form.width);
         BUDDY_UNROLL
-        for (u32 i = Numbers::FIRSTS; i < COUNT; i++) {
-            if (Numbers::FIRSTS && i < COUNT / 2 && i < firsts) numbers[i] = first.take(source);
-            else numbers[i] = width.take(source);
-        }
-        u32 status = OK;
-        if (Numbers::FIRSTS) {
-            take_exceptions(source, form, numbers, firsts);
-            status = Numbers::to_words(block, numbers);
-        } else {
-            status = Numbers::to_words(block, numbers);
-            take_exceptions(source, form, numbers, firsts);
-        }
+        for (u32 i = 0; i < COUNT; i++) numbers[i] = width.take(source);
+        u32 status = Numbers::to_words(block, numbers);
+        take_exceptions(source, form, numbers);
         join(numbers, entry);
         return status;
     }
 
-    // Applies the exceptions: upper bits of numbers, or whole words.
+    // Applies the exceptions, which are whole words.
     template <class Source>
-    static BUDDY_FN void take_exceptions(Source& source, const Form& form, Word (&words)[COUNT], u32 firsts) {
+    static BUDDY_FN void take_exceptions(Source& source, const Form& form, Word (&words)[COUNT]) {
         BUDDY_ROLLED
         for (u32 e = 1; e <= MOST_EXCEPTIONS; e++) {
             bool has = e < form.limit;
             if (warp_or(has) == 0) break;
             u32 place = source.take(has ? PLACE_BITS : 0, low_ones(PLACE_BITS));
             Word rest = Width<Word>(has ? form.rest : 0).take(source);
-            Width<Word> width(Numbers::FIRSTS ? form.width_of(place, firsts) : 0);
-            rest = shift_left(rest, width.bits);
             BUDDY_UNROLL
             for (u32 i = 0; i < COUNT; i++) {
-                if (has && i == place) words[i] = width.low_bits(words[i]) | rest;
+                if (has && i == place) words[i] = rest;
             }
         }
     }

@@ -45,14 +45,11 @@ BUDDY_FN u64 bits_of(double value) {
 
 struct Scaled {
     static constexpr u32 COUNT = 16;
-    static constexpr bool FIRSTS = false;
     // 1.5 times 2^52; adding and subtracting it rounds to an integer.
     static constexpr u64 ROUNDS = 0x4338000000000000ull;
 
     // Offsets in the block, after the forms. `INVERSE` is the rounded reciprocal of the divisor.
     enum : u32 { DIVISOR = 32, LEAST = 34, INVERSE = 36 };
-
-    static BUDDY_FN u32 firsts(const u32*) { return 0; }
 
     // Returns the correctly rounded quotient: the product with the rounded reciprocal is within two
     // units in the last place, the first correction brings it within one, and the second is exact

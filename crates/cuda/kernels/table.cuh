@@ -8,7 +8,6 @@ namespace buddy {
 template <u32 N>
 struct Table {
     static constexpr u32 COUNT = N;
-    static constexpr bool FIRSTS = false;
     typedef typename WordOf<COUNT>::Type Word;
 
     // Offsets in the block, after the forms.
@@ -16,8 +15,6 @@ struct Table {
 
     // Words looked up together; all at once would take too many registers.
     static constexpr u32 AT_ONCE = COUNT == 32 ? 8 : 4;
-
-    static BUDDY_FN u32 firsts(const u32*) { return 0; }
 
     static BUDDY_FN u32 hash(u32 seed, Word word) {
         u32 high = COUNT == 16 ? (u32)((u64)word >> 32) * (seed * 0x85ebca6bu) : 0;

@@ -10,20 +10,16 @@ use crate::Error;
 pub const SURVEY_SHAPE: (u32, u32) = (8, 3);
 
 /// The codecs with kernels: kind, struct, and approximate instructions to size 32 entries.
-const CODECS: [(CodecKind, &str, u32); 20] = [
+const CODECS: [(CodecKind, &str, u32); 16] = [
     (CodecKind::Bpc, "Bpc", 350),
     (CodecKind::Planes64, "Planes64", 110),
     (CodecKind::Zeros16, "Zeros<16>", 70),
     (CodecKind::Zeros32, "Zeros<32>", 70),
-    (CodecKind::Zeros64, "Zeros<64>", 60),
     (CodecKind::Bf16, "Bf16", 450),
     (CodecKind::Fp16, "Fp16", 300),
     (CodecKind::Fp32, "Fp32", 210),
-    (CodecKind::Delta64, "Delta64", 160),
     (CodecKind::Table32, "Table32", 830),
     (CodecKind::Table64, "Table64", 560),
-    (CodecKind::Stride32, "Stride32", 540),
-    (CodecKind::Stride64, "Stride64", 500),
     (CodecKind::Scaled64, "Scaled64", 620),
     (CodecKind::Prefix32, "Prefix32", 360),
     (CodecKind::Prefix64, "Prefix64", 330),

@@ -14,7 +14,7 @@ use crate::{
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 37] = [
+const HEADERS: [Header; 36] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -22,7 +22,6 @@ const HEADERS: [Header; 37] = [
     ("bpc_best.cuh", include_str!("../kernels/bpc_best.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
-    ("delta64.cuh", include_str!("../kernels/delta64.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("fields.cuh", include_str!("../kernels/fields.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),

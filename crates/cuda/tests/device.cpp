@@ -50,8 +50,8 @@ void serve(const Request& request) {
 int main() {
     typedef void (*Serve)(const Request&);
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
-                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
-                            serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>,
+                            serve<Bf16>, serve<Fp16>, serve<Fp32>,
+                            serve<Table32>, serve<Table64>, serve<Scaled64>,
                             serve<Prefix32>, serve<Prefix64>, serve<Rank32>, serve<Rank64>, serve<Near64>, serve<BpcBest>};
     Request request;
     if (fread(&request, sizeof request, 1, stdin) != 1 || request.codec >= sizeof codecs / sizeof *codecs) return 1;

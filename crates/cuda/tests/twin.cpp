@@ -5,7 +5,6 @@
 
 #include "../kernels/bf16.cuh"
 #include "../kernels/bpc.cuh"
-#include "../kernels/delta64.cuh"
 #include "../kernels/map.cuh"
 #include "../kernels/bpc_best.cuh"
 #include "../kernels/near64.cuh"
@@ -13,7 +12,6 @@
 #include "../kernels/prefix.cuh"
 #include "../kernels/rank.cuh"
 #include "../kernels/scaled.cuh"
-#include "../kernels/stride.cuh"
 #include "../kernels/table.cuh"
 
 using namespace buddy;
@@ -70,8 +68,8 @@ void serve(const Request& request, const u32* learned, Answer& answer) {
 int main() {
     typedef void (*Serve)(const Request&, const u32*, Answer&);
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
-                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
-                            serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>,
+                            serve<Bf16>, serve<Fp16>, serve<Fp32>,
+                            serve<Table32>, serve<Table64>, serve<Scaled64>,
                             serve<Prefix32>, serve<Prefix64>, serve<Rank32>, serve<Rank64>, serve<Near64>, serve<BpcBest>};
     // The codec's parameters come first, in separate memory, so that the sanitiser sees an access
     // past its end.

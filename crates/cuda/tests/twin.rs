@@ -99,18 +99,10 @@ fn every_codec() -> Vec<Codec> {
     trained.chain(windows).chain(LEARNED.map(|text| serde_json::from_str(text).expect(text))).collect()
 }
 
-/// Strides of both orders up to the largest, shifts, and widths of first fields from none to all;
-/// tables of one value and of three, also with coded indices, with and without words outside the
+/// Tables of one value and of three, also with coded indices, with and without words outside the
 /// table; units that are powers of two and others; prefix codes of words and of both orders,
 /// frequent lengths short and long.
-const LEARNED: [&str; 21] = [
-    r#"{"codec":"stride32","stride":1,"order":2,"shift":0,"first":[3,9,20]}"#,
-    r#"{"codec":"stride32","stride":3,"order":1,"shift":31,"first":[0,12,32]}"#,
-    r#"{"codec":"stride32","stride":8,"order":2,"shift":2,"first":[2,9,17]}"#,
-    r#"{"codec":"stride32","stride":16,"order":1,"shift":0,"first":[6,20,30]}"#,
-    r#"{"codec":"stride64","stride":2,"order":1,"shift":33,"first":[0,20,64]}"#,
-    r#"{"codec":"stride64","stride":4,"order":2,"shift":0,"first":[8,30,40]}"#,
-    r#"{"codec":"stride64","stride":8,"order":1,"shift":5,"first":[10,33,50]}"#,
+const LEARNED: [&str; 14] = [
     r#"{"codec":"table32","values":"3f800000"}"#,
     r#"{"codec":"table32","values":"000000003f80000040490fdb"}"#,
     r#"{"codec":"table64","values":"3ff00000000000000000000000000000bfb999999999999a"}"#,

@@ -17,15 +17,12 @@ use crate::{
 const LAUNCHES: usize = 3;
 
 /// Codec, target and data of the measured buffers.
-const PAIRS: [(CodecKind, Target, Fill); 15] = [
+const PAIRS: [(CodecKind, Target, Fill); 12] = [
     (CodecKind::Bpc, Target::X2, Fill::Ramp),
     (CodecKind::Planes64, Target::X2, Fill::Field64),
     (CodecKind::Bf16, Target::X4Over3, Fill::Weights),
     (CodecKind::Fp16, Target::X4Over3, Fill::Halves),
     (CodecKind::Zeros32, Target::X4Over3, Fill::Relu),
-    (CodecKind::Delta64, Target::X2, Fill::Field64),
-    (CodecKind::Stride64, Target::X2, Fill::Field64),
-    (CodecKind::Stride32, Target::X4, Fill::Corners),
     (CodecKind::Table64, Target::X4, Fill::Values),
     (CodecKind::Table32, Target::X2, Fill::Values),
     (CodecKind::Scaled64, Target::X2, Fill::Quotients),

@@ -261,7 +261,7 @@ mod tests {
             .collect();
         entries[3] = [0; ENTRY_BYTES];
         let array = Array::from_memory("sizes", Dtype::U8, entries.concat()).unwrap();
-        for kind in CodecKind::ALL {
+        for kind in CodecKind::EVERY {
             let codec = kind.train(&entries);
             let found = look_at(&array, &codec, usize::MAX);
             let mut expected = Histogram::default();

@@ -287,7 +287,7 @@ fn recorded_allocation(
         }
     }
     // The paper's codec first, as in measured runs.
-    codecs.sort_by_key(|codec| CodecKind::ALL.iter().position(|kind| *kind == codec.kind));
+    codecs.sort_by_key(|codec| codec.kind as u8);
     match tried.kinds.iter().find(|kind| !codecs.iter().any(|codec| codec.kind == **kind)) {
         Some(kind) => Err(Error::NoSizes { codec: kind.name().to_owned(), name: name() }),
         None => Ok(MeasuredAllocation::new(codecs, tried.threshold)),

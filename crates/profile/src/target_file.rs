@@ -120,7 +120,7 @@ mod tests {
     fn table() -> TargetTable {
         let sample: Vec<Entry> =
             (0..50u8).map(|i| std::array::from_fn(|byte| i ^ (byte as u8 & 3))).collect();
-        let mut allocations: Vec<AllocationTarget> = CodecKind::ALL
+        let mut allocations: Vec<AllocationTarget> = CodecKind::EVERY
             .iter()
             .map(|kind| row(&format!("of \"{kind}\"\n"), &kind.train(&sample)))
             .collect();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(read_targets(&text).unwrap(), table);
         let sample: Vec<Entry> =
             (0..50u8).map(|i| std::array::from_fn(|byte| i ^ (byte as u8 & 3))).collect();
-        for (row, kind) in table.allocations.iter().zip(CodecKind::ALL) {
+        for (row, kind) in table.allocations.iter().zip(CodecKind::EVERY) {
             assert_eq!(
                 row_codec(row, || panic!("the row has parameters")).unwrap(),
                 kind.train(&sample),

@@ -12,8 +12,8 @@ DEVICE_BYTES = {"1x": 128, "4/3x": 96, "2x": 64, "4x": 32, "16x": 8}
 CLASS_BYTES = [0, 8, 32, 64, 96, 128]
 # Codecs with GPU kernels by dtype.
 CODECS = {torch.bfloat16: ["bf16", "zeros16", "bpc"], torch.float16: ["fp16", "zeros16", "bpc"],
-          torch.float32: ["fp32", "zeros32", "bpc"], torch.float64: ["planes64", "zeros64", "bpc"],
-          torch.int64: ["planes64", "zeros64", "bpc"], torch.complex64: ["zeros32", "bpc"]}
+          torch.float32: ["fp32", "zeros32", "bpc"], torch.float64: ["planes64", "bpc"],
+          torch.int64: ["planes64", "bpc"], torch.complex64: ["zeros32", "bpc"]}
 DEFAULT_CODECS = ["bpc", "zeros16", "zeros32"]
 
 

@@ -58,3 +58,15 @@ pub(super) fn targets_text(record: &Record<Profile>) -> String {
     };
     write_targets(&profile.targets, &about, note)
 }
+
+#[cfg(test)]
+mod tests {
+    use buddy_profile::{Place, candidates};
+
+    #[test]
+    fn every_recommended_codec_has_kernels() {
+        let kernels: Vec<_> = buddy_cuda::codecs().collect();
+        assert!(candidates(Place::Memory).iter().all(|kind| kernels.contains(kind)));
+        assert!(candidates(Place::Frozen).iter().all(|kind| kernels.contains(kind) && kind.freezes()));
+    }
+}

@@ -279,7 +279,7 @@ fn the_best_that_was_measured_is_recommended() {
 #[test]
 fn maps_are_of_the_chosen_codec() {
     let dir = TempDir::new().unwrap();
-    for codec in ["bpc", "auto", "zeros64"] {
+    for codec in ["bpc", "auto", "zeros32"] {
         stdout(dir.path(), &[RUN, "--codec", codec, "--json", "p.json", "--html", "p.html"]);
         let data = &json(&dir.path().join("p.json"))["data"];
         let targets = data["targets"]["allocation"].as_array().unwrap();

@@ -56,12 +56,11 @@ pub struct CheckCase {
 /// Returns the data of each case and its fraction of noise: overflow from nothing to everything.
 fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     let native = match kind {
-        CodecKind::Planes64 | CodecKind::Near64 | CodecKind::Delta64 | CodecKind::Stride64 => Fill::Field64,
-        CodecKind::Prefix64 => Fill::Field64,
+        CodecKind::Planes64 | CodecKind::Near64 | CodecKind::Prefix64 => Fill::Field64,
         CodecKind::Table32 | CodecKind::Table64 | CodecKind::Rank32 | CodecKind::Rank64 => Fill::Values,
-        CodecKind::Stride32 | CodecKind::Prefix32 => Fill::Corners,
+        CodecKind::Prefix32 => Fill::Corners,
         CodecKind::Scaled64 => Fill::Quotients,
-        CodecKind::Zeros16 | CodecKind::Zeros32 | CodecKind::Zeros64 | CodecKind::Fp32 => Fill::Relu,
+        CodecKind::Zeros16 | CodecKind::Zeros32 | CodecKind::Fp32 => Fill::Relu,
         CodecKind::Bf16 => Fill::Weights,
         CodecKind::Fp16 => Fill::Halves,
         _ => Fill::Ramp,

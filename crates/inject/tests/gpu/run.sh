@@ -5,7 +5,7 @@
 buddy=$(realpath "${1:-buddy}")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(realpath "${2:-$(mktemp -d)}")
-codecs=bpc,planes64,zeros16,zeros32,zeros64,bf16,fp16,fp32,delta64,table32,table64,stride32,stride64,scaled64,prefix32,prefix64,rank32,rank64,near64,bpc-best
+codecs=bpc,planes64,zeros16,zeros32,bf16,fp16,fp32,table32,table64,scaled64,prefix32,prefix64,rank32,rank64,near64,bpc-best
 failed=0
 say() { printf '%-8s %-16s %s\n' "$1" "$2" "$3"; [ "$1" != FAILED ] || failed=1; }
 
