@@ -14,7 +14,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake=cmake
 if ! type cmake >/dev/null 2>&1; then
-    python3 -m pip install --quiet --timeout 30 --retries 4 --target target/cmake cmake==4.1.2 ||
+    [ -x target/cmake/bin/cmake ] ||
+        python3 -m pip install --quiet --timeout 30 --retries 4 --target target/cmake cmake==4.1.2 ||
         { echo "NOT RUN: cmake cannot be installed"; exit 77; }
     export PYTHONPATH=$PWD/target/cmake
     cmake=$PWD/target/cmake/bin/cmake

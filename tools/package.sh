@@ -28,8 +28,8 @@ prefix=\${pcfiledir}/../..
 Name: buddy
 Description: Buddy Compression on a real GPU, for C
 Version: $version
-Cflags: -I"\${prefix}/include"
-Libs: -L"\${prefix}/lib" -lbuddy
+Cflags: -I\${prefix}/include
+Libs: -L\${prefix}/lib -lbuddy
 PC
 cat >"$root/lib/cmake/buddy/buddy-config.cmake" <<'CMAKE'
 # The C library as the imported target buddy::buddy, wherever the archive was unpacked.
