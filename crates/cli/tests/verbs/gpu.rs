@@ -36,7 +36,7 @@ fn impossible_sizes_are_rejected() {
     }
 }
 
-/// GPU records are drawn without a GPU; the pictures of docs/explain/larger-than-memory.md are
+/// GPU records are drawn without a GPU; the pictures of docs/notes/larger-than-memory.md are
 /// these.
 #[test]
 fn a_run_of_the_wave_is_drawn_from_its_record() {
