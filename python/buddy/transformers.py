@@ -11,7 +11,6 @@ the import of this module. Nothing is quantised: weights, keys and values keep e
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import pathlib
 import sys
@@ -31,7 +30,7 @@ from transformers.utils import logging
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from . import _native
-from .models import PackedModel, pack_model
+from .models import FileCheck, PackedModel, pack_model
 from .torch import PackedTensor, pack, unpack
 from .torch.compress import compress_, decompress_, fills_tiles, packed_like, replace
 from .torch.experts import PackedExperts, expert_weights, pack_experts, pack_experts_
@@ -127,22 +126,6 @@ def unpacked(weight: torch.Tensor) -> torch.Tensor:
     return PackedTensor.read(weight, (size // (128 * row), 64 * row), torch.bfloat16).unpack()
 
 
-class Check:
-    """Compares packed files with their checksums in the background: native code without the GIL, on
-    the pages that the loader reads."""
-
-    def __init__(self, files: list[str]):
-        pool = concurrent.futures.ThreadPoolExecutor(1)
-        self.result = pool.submit(_native.verify_shards, list(files))
-        pool.shutdown(wait=False)
-
-    def finish(self) -> None:
-        """Raises ``ValueError`` if a file is missing or changed; warns of files without
-        checksums."""
-        if unchecked := self.result.result()[2]:
-            logger.warning(f"{unchecked} files were packed without checksums and are not checked: pack the original again to add them")
-
-
 @register_quantizer(NAME)
 class BuddyQuantizer(HfQuantizer):
     """Loads plain or packed weights into packed layers."""
@@ -184,7 +167,7 @@ class BuddyQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         self.shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
         # Compares the files with their checksums while they are loaded.
-        self.check = Check(checkpoint_files) if self.pre_quantized and checkpoint_files else None
+        self.check = FileCheck(checkpoint_files) if self.pre_quantized and checkpoint_files else None
 
     def check_shapes(self, model):
         """Raises ValueError if a plain weight has another shape than the model's."""
@@ -200,8 +183,8 @@ class BuddyQuantizer(HfQuantizer):
         """Replaces layers and experts by packed ones, tied layers together. Packed weights that no
         packed layer can hold, and weights tied to them, are unpacked."""
         self.check_shapes(model)
-        if self.check is not None:
-            self.check.finish()
+        if self.check is not None and (unchecked := self.check.finish()):
+            logger.warning(f"{unchecked} files were packed without checksums and are not checked: pack the original again to add them")
         config, packed = self.quantization_config, {}
         plain_bytes = sum(2 * torch.Size(self.shapes[name]).numel() if one.dtype == torch.uint8 else one.nbytes
                           for name, one in model.named_parameters())

@@ -12,14 +12,15 @@ import torch
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
 from .. import _native
+from ..models import FileCheck
 from ..torch.layout import HEADER
 from ..torch.ops import span
 from ..torch.packed import PackedTensor
 from . import NAME
 
 MAGIC = b"BUDDYFZ\0"
-# Under which name a packed file keeps its original header (crates/model/src/header.rs).
-ORIGINAL = "buddy.header"
+# Metadata keys of a packed file's original header, by version (docs/reference/format.md).
+ORIGINAL, ORIGINAL_V1 = "buddy.original", "buddy.header"
 
 
 def unpack_while_loading() -> None:
@@ -38,10 +39,15 @@ def unpack_while_loading() -> None:
 
 
 def unpacked_weights(weights: Iterator[tuple[str, torch.Tensor]], folder: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Unpacks the packed ones of named weights."""
+    """Unpacks the packed ones of named weights. Raises ``ValueError`` if a packed folder is
+    incomplete or changed."""
     shapes = functools.cache(lambda: original_shapes(pathlib.Path(folder)))
+    files = sorted(pathlib.Path(folder).glob("*.safetensors"))
+    check = FileCheck(files) if files and (pathlib.Path(folder) / "buddy.json").exists() else None
     for name, weight in weights:
         yield name, unpacked(weight, lambda: shapes().get(name)) if is_packed(weight) else weight
+    if check is not None:
+        check.finish()
 
 
 def is_packed(weight: torch.Tensor) -> bool:
@@ -54,8 +60,8 @@ def unpacked(weight: torch.Tensor, shape_of) -> torch.Tensor:
     tensor that is no matrix."""
     _, _, row, size, _ = _native.parse_header(span(weight[:HEADER].cpu().contiguous()))
     shape = shape_of() or (size // (128 * row), 64 * row)
-    weight = weight.cuda() if torch.cuda.is_available() else weight
-    return PackedTensor.read(weight, tuple(shape), torch.bfloat16).unpack()
+    packed = PackedTensor.read(weight, tuple(shape), torch.bfloat16)  # compares the checksum
+    return (packed.to("cuda") if torch.cuda.is_available() else packed).unpack()
 
 
 def original_shapes(folder: pathlib.Path) -> dict[str, tuple[int, ...]]:
@@ -64,6 +70,7 @@ def original_shapes(folder: pathlib.Path) -> dict[str, tuple[int, ...]]:
     for path in sorted(folder.glob("*.safetensors")):
         with open(path, "rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        plain = json.loads(header.get("__metadata__", {}).get(ORIGINAL, "{}"))
+        metadata = header.get("__metadata__", {})
+        plain = json.loads(metadata.get(ORIGINAL) or metadata.get(ORIGINAL_V1) or "{}")
         found |= {name: tuple(one["shape"]) for name, one in plain.items() if name != "__metadata__"}
     return found
