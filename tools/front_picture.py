@@ -5,7 +5,7 @@ GPU.
     tools/front_picture.py          writes docs/img/front.svg
 
 Its sources are docs/records/llm-decode-8b-*.json, the table of public programs in
-docs/explain/results.md and docs/records/correlation-h200-programs.json.
+docs/notes/public-programs.md and docs/records/correlation-h200-programs.json.
 """
 
 import json
@@ -52,7 +52,7 @@ def model(left):
 
 def programs(left):
     """Draws the ratio of each public CUDA program."""
-    table = (DOCS / "explain/results.md").read_text().split("<!-- table public -->")[1].split("<!-- end -->")[0]
+    table = (DOCS / "notes/public-programs.md").read_text().split("<!-- table public -->")[1].split("<!-- end -->")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
     ratios = {row[0]: float(row[5].rstrip("x")) for row in rows}
     mean = ratios.pop("mean")
