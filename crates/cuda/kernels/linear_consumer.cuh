@@ -192,7 +192,7 @@ BUDDY_FN void finish_tile(const Linear& linear, const TileScheduler<S>& schedule
     // All workers but the first begin within this tile.
     bool second = scheduler.start(first) < k_block.tile * scheduler.tile_k_blocks;
     auto slot_of = [&](u32 worker) { return 2 * scheduler.cta(worker) + (worker == first && second); };
-    sums.store(k_block.seen(linear), smem, k_block.row_tile(scheduler), k_block.token(scheduler), first, last, slot_of);
+    sums.store(k_block.seen(linear), smem, k_block.output_tile(scheduler), k_block.token(scheduler), first, last, slot_of);
 }
 
 // Issues the wgmmas of an entry: 64 columns.
@@ -240,7 +240,7 @@ struct Consumer {
         uint2 none = make_uint2(equal_nibbles(map.x, 15) * 15, equal_nibbles(map.y, 15) * 15);
         if ((none.x | none.y) == 0) return;
         u32 number = tile * S::ENTRIES + e;
-        u64 first = ((u64)(k_block.weight_tile(scheduler) + tile) * scheduler.per_row + k_block.k * S::ENTRIES + e) * TILE_ROWS;
+        u64 first = ((u64)(k_block.row_tile(scheduler) + tile) * scheduler.per_row + k_block.k * S::ENTRIES + e) * TILE_ROWS;
         uint2 irregular = irregular_mask(lds64(smem.nibbles(stage, number)));
         irregular.x &= none.x, irregular.y &= none.y;
         loader.load_irregular_rows(smem.tail_owner(stage, number % WARP), smem.tail(stage, number % WARP), number, smem.column(stage, tile, e), first, irregular, a, b);
@@ -315,7 +315,7 @@ BUDDY_FN void consume(const Linear& linear, const TileScheduler<S>& scheduler, c
         k_block.k = first_k;
         if (S::SPLIT_K > 1) Accumulators<S>{sums}.reduce_split_k(smem, group);
         if (group == 0) finish_tile(linear, scheduler, smem, k_block, begin, announced_before, Accumulators<S>{sums});
-        begin += k_blocks, k_block.advance_tile(scheduler);
+        begin += k_blocks, k_block.k = 0, k_block.advance_tile(scheduler);
     }
 }
 

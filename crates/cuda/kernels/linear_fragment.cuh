@@ -113,7 +113,7 @@ struct SlotDecoder {
         u32 tile = column / S::ENTRIES, e = column % S::ENTRIES, word = lds32(smem.nibbles(stage, column) + row / 8 * 4);
         auto tail = [&]() -> u32 { return lds32(smem.tail_owner(stage, column % WARP)) == owner ? smem.tail(stage, column % WARP) : 0; };
         auto overflow = [&] {
-            u64 at = (u64)(k_block.weight_tile(scheduler) + tile) * scheduler.per_row + k_block.k * S::ENTRIES + e;
+            u64 at = (u64)(k_block.row_tile(scheduler) + tile) * scheduler.per_row + k_block.k * S::ENTRIES + e;
             return linear.weights.last_sector(at * TILE_ROWS + row);
         };
         load_irregular(StagedEntry{smem.column(stage, tile, e) + row * PackedMatrixView::ENTRY_BYTES}, quarter, word >> row % 8 * 4 & 15, tail, overflow, out);

@@ -172,19 +172,18 @@ struct Route {
 // worker, a CTA or a cluster, an equal contiguous range: every SM reads the same number of bytes.
 template <class S>
 struct TileScheduler {
-    u32 per_row, tile_k_blocks, token_tiles, row_tiles, k_blocks;
-    u32 matrix_tiles;  // 16-row tiles of W, or of an expert's matrix
+    u32 per_row, tile_k_blocks, token_tiles, k_blocks;
     u32 share, rest;  // k-blocks of each worker, and the remainder
-    Route route;
+    Route route;  // of a grouped layer, and 16-row tiles of an expert
+    u32 row_tiles = 0, matrix_tiles = 0;
 
     // A grouped layer reads the route, which the preceding kernel may write.
     BUDDY_FN explicit TileScheduler(const Linear& linear) : route{linear.route} {
         per_row = linear.per_row();
         tile_k_blocks = (per_row + S::ENTRIES - 1) / S::ENTRIES;
         token_tiles = S::GROUPED ? route.groups() : (linear.tokens + S::TOKENS - 1) / S::TOKENS;
-        row_tiles = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS);
-        matrix_tiles = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
-        k_blocks = row_tiles * token_tiles * tile_k_blocks;
+        k_blocks = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS) * token_tiles * tile_k_blocks;
+        if (S::GROUPED) row_tiles = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS), matrix_tiles = linear.outputs / TILE_ROWS;
         share = k_blocks / workers(), rest = k_blocks % workers();
     }
     static BUDDY_FN u32 workers() { return gridDim.x / S::CLUSTER; }
@@ -209,32 +208,40 @@ struct KBlock {
     u32 tile, k;
     TokenGroup group;  // of a grouped layer
 
-    BUDDY_FN KBlock(const TileScheduler<S>& scheduler, u32 number) : tile(number / scheduler.tile_k_blocks), k(number % scheduler.tile_k_blocks), group{} { find_group(scheduler); }
+    BUDDY_FN KBlock(const TileScheduler<S>& scheduler, u32 number) : tile(number / scheduler.tile_k_blocks), k(number % scheduler.tile_k_blocks) { find_group(scheduler); }
     BUDDY_FN void advance(const TileScheduler<S>& scheduler) {
-        if (++k == scheduler.tile_k_blocks) advance_tile(scheduler);
+        if (++k == scheduler.tile_k_blocks) k = 0, advance_tile(scheduler);
     }
-    BUDDY_FN void advance_tile(const TileScheduler<S>& scheduler) { k = 0, tile++, find_group(scheduler); }
+    BUDDY_FN void advance_tile(const TileScheduler<S>& scheduler) { tile++, find_group(scheduler); }
     BUDDY_FN void find_group(const TileScheduler<S>& scheduler) {
         if (S::GROUPED && tile < scheduler.row_tiles * scheduler.token_tiles) group = scheduler.route.group(tile / scheduler.row_tiles);
     }
-    // The first 16-row tile of this CTA's output tile, in W or in the expert's matrix; the same in
-    // all of W; and the first token.
+    // The first 16-row tile of this CTA's output tile: in W, and in the expert's matrix.
     BUDDY_FN u32 row_tile(const TileScheduler<S>& scheduler) const {
-        return ((S::GROUPED ? tile % scheduler.row_tiles : tile / scheduler.token_tiles) * S::CLUSTER + scheduler.rank()) * S::TILES;
+        if (S::GROUPED) return group.expert * scheduler.matrix_tiles + output_tile(scheduler);
+        return (tile / scheduler.token_tiles * S::CLUSTER + scheduler.rank()) * S::TILES;
     }
-    BUDDY_FN u32 weight_tile(const TileScheduler<S>& scheduler) const { return row_tile(scheduler) + (S::GROUPED ? group.expert * scheduler.matrix_tiles : 0); }
+    BUDDY_FN u32 output_tile(const TileScheduler<S>& scheduler) const {
+        if (!S::GROUPED) return row_tile(scheduler);
+        return (tile % scheduler.row_tiles * S::CLUSTER + scheduler.rank()) * S::TILES;
+    }
+    // The end of the expert's 16-row tiles.
+    BUDDY_FN u32 end_tile(const TileScheduler<S>& scheduler) const { return (group.expert + 1) * scheduler.matrix_tiles; }
+    // The first token of this CTA's output tile.
     BUDDY_FN u32 token(const TileScheduler<S>& scheduler) const { return S::GROUPED ? group.first : tile % scheduler.token_tiles * S::TOKENS; }
     // Entries of each row; fewer in the last k-block of a row.
     BUDDY_FN u32 entries(const TileScheduler<S>& scheduler) const { return min(S::ENTRIES, scheduler.per_row - k * S::ENTRIES); }
     // The layer as the epilogue of this tile sees it: up to the group's last token, with the
     // expert's bias.
-    BUDDY_FN Linear seen(const Linear& linear) const {
-        Linear of = linear;
-        if (S::GROUPED) {
+    BUDDY_FN decltype(auto) seen(const Linear& linear) const {
+        if constexpr (S::GROUPED) {
+            Linear of = linear;
             of.tokens = group.end;
             if (of.bias) of.bias += 2ull * group.expert * linear.outputs;
+            return of;
+        } else {
+            return (linear);
         }
-        return of;
     }
 };
 

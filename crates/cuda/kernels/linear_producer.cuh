@@ -19,14 +19,15 @@ struct WeightsProducer {
 
     BUDDY_FN WeightsProducer(const Linear& linear, const TileScheduler<S>& scheduler, const SharedStorage<S>& smem)
         : linear(linear), scheduler(scheduler), smem(smem), at(scheduler.begin()), end(scheduler.end()), k_block(scheduler, at) {
-        pitch = (u64)scheduler.per_row * PackedMatrixView::COLUMN, policy = evict_first_policy(), all = scheduler.matrix_tiles;
+        pitch = (u64)scheduler.per_row * PackedMatrixView::COLUMN, policy = evict_first_policy(), all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
     }
     // Loads the next k-block into its stage.
     BUDDY_FN void load_next() {
+        if (S::GROUPED) all = k_block.end_tile(scheduler);
         u32 first = k_block.row_tile(scheduler), tiles = first < all ? min(S::TILES, all - first) : 0, bytes = k_block.entries(scheduler) * PackedMatrixView::COLUMN;
         u32 lane = threadIdx.x % WARP;
         if (lane == 0) smem.weights_full(state.stage).arrive_expect_tx(tiles * bytes);
-        const u8* from = linear.weights.device + (k_block.weight_tile(scheduler) + lane) * pitch + k_block.k * S::TILE_BYTES;
+        const u8* from = linear.weights.device + (first + lane) * pitch + k_block.k * S::TILE_BYTES;
         if (lane < tiles) cp_async_bulk(smem.column(state.stage, lane, 0), from, bytes, smem.weights_full(state.stage), policy);
         at++, k_block.advance(scheduler), state.advance();
     }
@@ -46,7 +47,7 @@ struct WeightsProducer {
 template <class S>
 BUDDY_FN void produce_nibbles(const Linear& linear, const TileScheduler<S>& scheduler, const SharedStorage<S>& smem) {
     constexpr u32 EACH = (S::COLUMNS + WARP - 1) / WARP;
-    u32 lane = threadIdx.x % WARP, all = scheduler.matrix_tiles;
+    u32 lane = threadIdx.x % WARP, all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
     const PackedMatrixView& weights = linear.weights;
     // Nibbles of the next two k-blocks, in flight.
     uint2 next[2][EACH];
@@ -55,12 +56,13 @@ BUDDY_FN void produce_nibbles(const Linear& linear, const TileScheduler<S>& sche
     KBlock<S> k_block(scheduler, begin), ahead = k_block;
     // Columns past the end read as layout B; their accumulators are never stored.
     auto prefetch = [&](uint2 (&to)[EACH]) {
-        u32 entries = ahead.entries(scheduler), first = ahead.row_tile(scheduler), first_weight = ahead.weight_tile(scheduler);
+        u32 entries = ahead.entries(scheduler), first = ahead.row_tile(scheduler);
+        if (S::GROUPED) all = ahead.end_tile(scheduler);
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
-            u32 column = i * WARP + lane, tile = column / S::ENTRIES, e = column % S::ENTRIES;
-            u64 at = (u64)(first_weight + tile) * scheduler.per_row + ahead.k * S::ENTRIES + e;
-            bool is = !IS_PLAIN && column < S::COLUMNS && first + tile < all && e < entries;
+            u32 column = i * WARP + lane, tile = first + column / S::ENTRIES, e = column % S::ENTRIES;
+            u64 at = (u64)tile * scheduler.per_row + ahead.k * S::ENTRIES + e;
+            bool is = !IS_PLAIN && column < S::COLUMNS && tile < all && e < entries;
             to[i] = is ? __ldg((const uint2*)weights.nibbles + at) : make_uint2(0x66666666u, 0x66666666u);
         }
         ahead.advance(scheduler);
@@ -81,7 +83,7 @@ BUDDY_FN void produce_nibbles(const Linear& linear, const TileScheduler<S>& sche
             u32 upper = equal_nibbles(now[k].x, RAW), lower = equal_nibbles(now[k].y, RAW);
             if ((upper | lower) != 0 && owner == ~0u) {
                 u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
-                u64 at = (u64)(k_block.weight_tile(scheduler) + column / S::ENTRIES) * scheduler.per_row + k_block.k * S::ENTRIES + column % S::ENTRIES;
+                u64 at = (u64)(k_block.row_tile(scheduler) + column / S::ENTRIES) * scheduler.per_row + k_block.k * S::ENTRIES + column % S::ENTRIES;
                 const u8* from = weights.last_sector(at * TILE_ROWS + row);
                 if (from == nullptr) continue;
                 cp_async<CHUNK>(smem.tail(state.stage, lane), from), cp_async<CHUNK>(smem.tail(state.stage, lane) + CHUNK, from + CHUNK);

@@ -1,9 +1,9 @@
 """Experts whose three-dimensional bf16 weights (experts, rows, columns) stay packed.
 
-On a GPU of compute capability 9.0 a module that follows Transformers' interface of experts
-multiplies packed weights in place (grouped.py). Elsewhere, and with ``exact``, a packed module
-keeps its class's ``forward``: a call unpacks only the experts that its router chose and passes
-their indices renumbered, so results are bit-equal to the plain module's.
+A packed module keeps its class's ``forward``. A call unpacks only the experts that its router chose
+and passes their indices renumbered, so results are bit-equal to the plain module's. With
+``BUDDY_EXPERTS=grouped`` and without ``exact``, on a GPU of compute capability 9.0, a module that
+follows Transformers' interface of experts multiplies packed weights in place (grouped.py).
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class PackedExperts(nn.Module):
 
     def _multiplies_in_place(self, x: Any, index: Any, weights: Any) -> bool:
         """Returns whether a call with these arguments can use the grouped kernels."""
+        if grouped.MODE != "grouped":
+            return False
         if not all(isinstance(one, torch.Tensor) and one.is_cuda for one in (x, index, weights)) or x.dim() != 2 or x.dtype != torch.bfloat16:
             return False
         own = self.__dict__

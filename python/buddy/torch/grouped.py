@@ -6,9 +6,14 @@ and gathers their rows of x; ``experts_linear`` multiplies each expert's rows by
 ``experts_combine`` adds up each token's results. On a GPU of compute capability 9.0 no step waits
 for the host, so all of them can be captured in a graph, and only chosen experts are read. Elsewhere
 each chosen expert is unpacked and multiplied by PyTorch.
+
+The kernels are proved by emulation and have not run on a GPU yet. The environment variable
+``BUDDY_EXPERTS`` selects: ``grouped`` uses them in packed modules too, ``unpack`` nowhere; by
+default the operators use them, packed modules do not.
 """
 
 import functools
+import os
 
 import torch
 from torch.nn import functional
@@ -31,6 +36,9 @@ LIBRARY.define("experts_combine(Tensor rows, Tensor route, Tensor weights) -> Te
 
 ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
                "relu": functional.relu}
+MODE = os.environ.get("BUDDY_EXPERTS", "")
+if MODE not in ("", "grouped", "unpack"):
+    raise ValueError(f"BUDDY_EXPERTS is {MODE!r}; it may be 'grouped' or 'unpack'")
 # Numbers of tokens of a tile of the kernel, and the words before the groups of a route.
 TILES, HEAD = (8, 16, 32, 64, 128, 256), 4
 
@@ -109,8 +117,8 @@ def _combine(rows, route, weights):
 
 @functools.cache
 def has_kernels(device):
-    """Returns whether a device has the grouped kernels: compute capability 9.0."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+    """Returns whether a device uses the grouped kernels: compute capability 9.0."""
+    return MODE != "unpack" and device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 # Scratch memory of grouped layers by GPU, tile and inputs, then by stream.
