@@ -128,6 +128,21 @@ buddyError buddyWrite(buddyHandle handle, size_t offset, buddyDevicePtr from, si
 buddyError buddyRead(buddyHandle handle, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
 buddyError buddyReadChecked(buddyHandle handle, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
 
+/*
+ * Gives an allocation another target. Takes new memory, moves all entries, waits for the stream and
+ * frees the old memory; on an error the allocation is as before. No other thread may use it
+ * meanwhile, and views of it end.
+ */
+buddyError buddyRetarget(buddyHandle handle, buddyTarget target, buddyStream stream);
+
+/*
+ * Writes the BuddyView of buddy_device.cuh, through which the caller's own kernels read and write
+ * the allocation in place:
+ *     BuddyView view; buddyView(handle, &view, sizeof view); kernel<<<...>>>(view);
+ * The kernel must use the allocation's codec. The view is valid until buddyFree or a new target.
+ */
+buddyError buddyView(buddyHandle handle, void *view, size_t view_bytes);
+
 /* Returns statistics at this point of the stream. Waits for the stream and for other callers. */
 buddyError buddyStats(buddyHandle handle, buddyStatistics *stats, buddyStream stream);
 

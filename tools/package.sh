@@ -20,27 +20,35 @@ rm -rf "$root" "$root.tar.gz"
 mkdir -p "$root"/{bin,lib/pkgconfig,lib/cmake/buddy,share/doc/buddy,share/bash-completion/completions,share/zsh/site-functions,share/fish/vendor_completions.d}
 
 strip -o "$root/bin/buddy" "$buddy"
-strip --strip-unneeded -o "$root/lib/libbuddy.so" target/release/libbuddy.so
+for library in buddy buddy_targets; do
+    strip --strip-unneeded -o "$root/lib/lib$library.so" "target/release/lib$library.so"
+done
 "$buddy" gpu headers "$root/include/buddy" >/dev/null
-cp include/*.h "$root/include"
-cat >"$root/lib/pkgconfig/buddy.pc" <<PC
+cp include/*.h include/*.hpp include/*.f90 "$root/include"
+for library in buddy buddy_targets; do
+    cat >"$root/lib/pkgconfig/$library.pc" <<PC
 prefix=\${pcfiledir}/../..
-Name: buddy
-Description: Buddy Compression on a real GPU, for C
+Name: $library
+Description: Buddy Compression on a real GPU, for C and C++
 Version: $version
 Cflags: -I\${prefix}/include
-Libs: -L\${prefix}/lib -lbuddy
+Libs: -L\${prefix}/lib -l$library
 PC
+done
 cat >"$root/lib/cmake/buddy/buddy-config.cmake" <<'CMAKE'
-# The C library as the imported target buddy::buddy, wherever the archive was unpacked.
+# The C libraries as the imported targets buddy::buddy and buddy::targets (which holds the first and
+# reads targets files), wherever the archive was unpacked.
 get_filename_component(buddy_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
-if(NOT TARGET buddy::buddy)
-    add_library(buddy::buddy SHARED IMPORTED)
-    set_target_properties(buddy::buddy PROPERTIES
-        IMPORTED_LOCATION "${buddy_PREFIX}/lib/libbuddy.so"
-        IMPORTED_NO_SONAME TRUE
-        INTERFACE_INCLUDE_DIRECTORIES "${buddy_PREFIX}/include")
-endif()
+foreach(library buddy targets)
+    string(REPLACE targets buddy_targets file ${library})
+    if(NOT TARGET buddy::${library})
+        add_library(buddy::${library} SHARED IMPORTED)
+        set_target_properties(buddy::${library} PROPERTIES
+            IMPORTED_LOCATION "${buddy_PREFIX}/lib/lib${file}.so"
+            IMPORTED_NO_SONAME TRUE
+            INTERFACE_INCLUDE_DIRECTORIES "${buddy_PREFIX}/include")
+    endif()
+endforeach()
 CMAKE
 cat >"$root/lib/cmake/buddy/buddy-config-version.cmake" <<CMAKE
 set(PACKAGE_VERSION $version)

@@ -23,7 +23,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = 80
 # Required contents of an archive, besides the command.
-CONTENTS = ["lib/libbuddy.so", "include/buddy.h", "include/buddy/buddy_device.cuh", "share/man/man1/buddy-profile.1",
+CONTENTS = ["lib/libbuddy.so", "lib/libbuddy_targets.so", "include/buddy.hpp", "include/buddy.f90", "include/buddy.h", "include/buddy/buddy_device.cuh", "share/man/man1/buddy-profile.1",
             "share/zsh/site-functions/_buddy", "share/fish/vendor_completions.d/buddy.fish", "share/doc/buddy/LICENSE-MIT",
             "share/doc/buddy/THIRD-PARTY-NOTICES"]
 

@@ -31,7 +31,8 @@ const CODES: [&CStr; 14] = [
 
 /// Error of a call.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+#[allow(missing_docs)] // the messages say it
+pub enum Failure {
     #[error("{0}")]
     Value(String),
     #[error("{0}")]
@@ -86,7 +87,7 @@ thread_local! {
 }
 
 /// Runs a call for C: a failure or a panic becomes a code, and its message is kept for this thread.
-pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Code {
+pub fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Code {
     let outcome = catch_unwind(AssertUnwindSafe(call));
     let failure = match outcome {
         Ok(Ok(())) => return 0,

@@ -41,6 +41,41 @@ pub unsafe extern "C" fn buddyMalloc(
     })
 }
 
+/// Changes the target of an allocation; waits for the stream.
+///
+/// # Safety
+/// `stream` is one of the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyRetarget(handle: Handle, target_number: i32, stream: Stream) -> Code {
+    guard(|| {
+        let target = target(target_number)?;
+        // SAFETY: the caller's promise.
+        let stream = unsafe { state::gpu()?.borrow_stream(stream)? };
+        state::change(handle, |allocation| Ok(allocation.retarget(&stream, target)?))
+    })
+}
+
+/// Writes the `BuddyView` of an allocation for the caller's own kernels.
+///
+/// # Safety
+/// `view` is null or has `bytes` writable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyView(handle: Handle, view: *mut std::ffi::c_void, bytes: usize) -> Code {
+    guard(|| {
+        let to = some(view.cast::<buddy_cuda::BuddyView>(), "view")?;
+        let expected = size_of::<buddy_cuda::BuddyView>();
+        if bytes != expected {
+            let why = format!(
+                "a BuddyView has {expected} bytes, not {bytes}: take buddy_device.cuh of this version"
+            );
+            return Err(Failure::Value(why));
+        }
+        // SAFETY: the caller's promise; C aligns it as its own struct, so no alignment is assumed.
+        unsafe { to.write_unaligned(state::find(handle)?.buffer().view()) };
+        Ok(())
+    })
+}
+
 /// Frees an allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddyFree(handle: Handle) -> Code {
@@ -289,6 +324,6 @@ pub(crate) unsafe fn borrow(
 }
 
 /// Checks an output pointer.
-pub(crate) fn some<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
+pub fn some<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
     NonNull::new(pointer).ok_or_else(|| Failure::Value(format!("{what} must not be null")))
 }

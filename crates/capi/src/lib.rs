@@ -15,6 +15,16 @@ mod state;
 mod types;
 
 pub use external::*;
+/// The base of `libbuddy_targets.so`; not for other programs.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::{
+        error::{Failure, guard},
+        functions::some,
+        state::{change, gpu, keep},
+    };
+}
+
 pub use frozen::*;
 pub use functions::*;
 pub use kv::*;

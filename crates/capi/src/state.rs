@@ -29,7 +29,7 @@ fn state() -> MutexGuard<'static, State> {
 }
 
 /// Returns the GPU of the current context.
-pub(crate) fn gpu() -> Result<Gpu, Failure> {
+pub fn gpu() -> Result<Gpu, Failure> {
     let context = Gpu::current_id()?;
     if let Some(gpu) = state().gpus.get(&context) {
         return Ok(gpu.clone());
@@ -39,7 +39,7 @@ pub(crate) fn gpu() -> Result<Gpu, Failure> {
 }
 
 /// Stores an allocation of the current context, and returns its handle.
-pub(crate) fn keep(allocation: Allocation) -> Result<Handle, Failure> {
+pub fn keep(allocation: Allocation) -> Result<Handle, Failure> {
     let context = Gpu::current_id()?;
     let mut state = state();
     state.last += 1;
@@ -51,6 +51,26 @@ pub(crate) fn keep(allocation: Allocation) -> Result<Handle, Failure> {
 /// Finds an allocation of the current context.
 pub(crate) fn find(handle: Handle) -> Result<Arc<Allocation>, Failure> {
     check(&state(), handle)
+}
+
+/// Changes an allocation of the current context that no other call uses.
+///
+/// # Errors
+/// As for finding it; [`Failure::Value`] if another thread is in a call on it; that of the change.
+pub fn change(
+    handle: Handle,
+    change: impl FnOnce(&mut Allocation) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut owned = {
+        let mut state = state();
+        drop(check(&state, handle)?);
+        state.allocations.remove(&handle).ok_or(Failure::Handle(handle))?
+    };
+    let busy = || Failure::Value("another thread is in a call on this allocation".to_owned());
+    // Outside the lock: a change waits for the GPU.
+    let outcome = Arc::get_mut(&mut owned.allocation).ok_or_else(busy).and_then(change);
+    state().allocations.insert(handle, owned);
+    outcome
 }
 
 /// Removes an allocation; the last call that uses it frees its memory.

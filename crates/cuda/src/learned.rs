@@ -13,6 +13,12 @@ pub(crate) struct Learned {
     block: Option<Arc<DeviceBytes>>,
 }
 
+/// Returns the device bytes of a codec's parameters.
+#[cfg(feature = "tables")]
+pub(crate) fn bytes_of(codec: &Codec) -> u64 {
+    size_of_val(&codec.block()[..]) as u64
+}
+
 impl Learned {
     /// Allocates and fills the block, if the codec has one.
     pub(crate) fn of(gpu: &Gpu, codec: &Codec) -> Result<Self, Error> {

@@ -49,11 +49,24 @@ impl Allocation {
     /// [`Error::Targets`] for an inconsistent table; otherwise as for [`new`](Self::new).
     pub fn by_table(gpu: &Gpu, table: &TargetTable) -> Result<Vec<(String, Self)>, Error> {
         table.validate().map_err(|error| Error::Targets(error.to_string()))?;
-        let of = |row: &AllocationTarget| {
-            let one = Self::new(gpu, row.bytes, row.targets.clone(), codec_of(row)?)?;
-            Ok((row.name.clone(), one))
-        };
+        let of = |row: &AllocationTarget| Ok((row.name.clone(), Self::by_row(gpu, row, row.bytes)?));
         table.at(0).allocations.iter().map(of).collect()
+    }
+
+    /// Creates an allocation of `bytes` bytes with the codec and targets of a row.
+    ///
+    /// # Errors
+    /// As for [`by_table`](Self::by_table).
+    pub fn by_row(gpu: &Gpu, row: &AllocationTarget, bytes: u64) -> Result<Self, Error> {
+        Self::new(gpu, bytes, row.targets.clone(), codec_of(row)?)
+    }
+
+    /// Returns the device bytes of the parameters of a row's codec.
+    ///
+    /// # Errors
+    /// [`Error::Targets`] for a codec that is unknown or whose parameters are invalid.
+    pub fn parameter_bytes_of(row: &AllocationTarget) -> Result<u64, Error> {
+        Ok(crate::learned::bytes_of(&codec_of(row)?))
     }
 
     /// Applies a table's changes at a snapshot, each like [`retarget`](Self::retarget). Changes
@@ -73,7 +86,7 @@ impl Allocation {
         let carry_out = |(at, targets): (usize, Targets)| {
             let (name, one) = &mut all[at];
             let before = one.device_bytes();
-            let outcome = one.of_its_pages(&targets).and_then(|targets| one.retarget(on, targets));
+            let outcome = one.covering(&targets).and_then(|targets| one.retarget(on, targets));
             Changed { name: name.clone(), outcome: outcome.map(|()| (before, one.device_bytes())) }
         };
         known.into_iter().map(carry_out).collect()
@@ -81,7 +94,10 @@ impl Allocation {
 
     /// Converts ranges to targets, if they cover the pages: a single range would otherwise pass as
     /// a target for any number of pages.
-    fn of_its_pages(&self, targets: &Targets) -> Result<Targets, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Targets`] for ranges of another number of pages.
+    pub fn covering(&self, targets: &Targets) -> Result<Targets, Error> {
         let ranges = targets.ranges(self.buffer().entries().div_ceil(ENTRIES_PER_PAGE as u64));
         ranges.map(Targets::from_ranges).map_err(|why| Error::Targets(why.to_string()))
     }

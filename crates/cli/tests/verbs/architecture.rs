@@ -29,7 +29,10 @@ fn every_dependency_is_named_in_the_sources() {
     for package in packages() {
         let sources = sources(&manifest(&package).parent().unwrap().join("src"));
         for dependency in workspace_dependencies(&package) {
-            let name = text(&dependency["name"]).replace('-', "_") + "::";
+            let name =
+                text(dependency.get("rename").filter(|name| name.is_string()).unwrap_or(&dependency["name"]))
+                    .replace('-', "_")
+                    + "::";
             assert!(sources.contains(&name), "{} does not use {name}", package["name"]);
         }
     }

@@ -1,0 +1,120 @@
+//! A C++ program allocates by a targets file, on the stand-in driver of `crates/capi/tests/stub`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const TARGETS: &str = "version = 1
+program = \"heat\"
+
+[[allocation]]
+name = \"heat\"
+bytes = 18432
+codec = \"bpc\"
+ranges = [{ pages = 1, target = \"4x\" }, { pages = 2, target = \"4/3x\" }]
+
+[[allocation]]
+name = \"material\"
+bytes = 2304
+codec = \"zeros32\"
+target = \"16x\"
+
+[[change]]
+snapshot = 2
+name = \"material\"
+bytes_moved = 100
+ranges = [{ pages = 1, target = \"4x\" }]
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// Returns the folder of `libbuddy_targets.so`: cargo builds it with the tests.
+fn library_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let found = test.ancestors().skip(1).find(|folder| folder.join("libbuddy_targets.so").exists());
+    found.expect("libbuddy_targets.so beside the tests").to_owned()
+}
+
+fn compiler(variable: &str, usual: &str) -> Command {
+    let mut command = Command::new(std::env::var_os(variable).unwrap_or(usual.into()));
+    command.current_dir(root()).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude"]);
+    command
+}
+
+#[test]
+fn the_headers_are_c11_and_cpp17() {
+    for header in ["include/buddy_targets.h", "include/buddy.h"] {
+        succeed(compiler("CC", "cc").args(["-std=c11", "-fsyntax-only", "-x", "c", header]));
+    }
+    for header in ["include/buddy_targets.h", "include/buddy.hpp"] {
+        succeed(compiler("CXX", "g++").args(["-std=c++17", "-fsyntax-only", "-x", "c++", header]));
+    }
+}
+
+/// Makes a folder with the stand-in driver and a targets file, sound and damaged.
+fn prepare(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let stub = root().join("crates/capi/tests/stub/driver.c");
+    let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"];
+    let mut driver = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+    succeed(driver.args(flags).arg(folder.join("libcuda.so")).arg(stub));
+    std::os::unix::fs::symlink("libcuda.so", folder.join("libnvrtc.so")).unwrap();
+    fs::write(folder.join("targets.toml"), TARGETS).unwrap();
+    fs::write(folder.join("damaged.toml"), TARGETS.replace("\"4/3x\"", "\"5x\"")).unwrap();
+    folder
+}
+
+/// Links a program in this folder and returns what it prints.
+fn build_and_run(mut build: Command, folder: &Path) -> String {
+    let program = folder.join("program");
+    build.arg("-o").arg(&program).arg("-L").arg(library_folder()).arg("-L").arg(folder);
+    succeed(build.args(["-lbuddy_targets", "-lcuda"]));
+    let mut command = Command::new(&program);
+    command.args([folder.join("targets.toml"), folder.join("damaged.toml")]);
+    command.env("LD_LIBRARY_PATH", format!("{}:{}", folder.display(), library_folder().display()));
+    succeed(command.env("BUDDY_CACHE_DIR", "/dev/null/none"))
+}
+
+#[test]
+fn a_cpp_program_allocates_by_a_targets_file() {
+    let folder = prepare("cpp");
+    let mut build = compiler("CXX", "g++");
+    build.args(["-std=c++17", "-UNDEBUG", "crates/capi-targets/tests/stub/program.cpp"]);
+    let text = build_and_run(build, &folder);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("damaged.toml: invalid targets file: line 8"), "{text}");
+    for (line, start) in [(lines[1], "heat bpc 2 "), (lines[2], "material zeros32 1 ")] {
+        assert!(line.starts_with(start), "{text}");
+        let numbers: Vec<u64> = line.split(' ').skip(3).map(|number| number.parse().unwrap()).collect();
+        assert!(numbers[0] == numbers[1] && numbers[2] == numbers[3], "file and memory differ: {line}");
+    }
+    assert!(lines[3].starts_with("a BuddyView has "), "{text}");
+}
+
+#[test]
+fn a_fortran_program_allocates_by_a_targets_file() {
+    let found = Command::new(std::env::var_os("FC").unwrap_or("gfortran".into())).arg("--version").output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: there is no gfortran on this machine");
+        return;
+    }
+    let folder = prepare("fortran");
+    let mut build = compiler("FC", "gfortran");
+    build.args(["-std=f2008", "-J"]).arg(&folder);
+    build.args(["include/buddy.f90", "crates/capi-targets/tests/stub/program.f90"]);
+    let text = build_and_run(build, &folder);
+    assert_eq!(text, "none.toml: No such file or directory (os error 2)\n2 18432 144\n");
+}
