@@ -4,6 +4,7 @@
 #   tools/python_check.sh wheel    builds the wheel, installs it alone, imports it, analyses a model
 #   tools/python_check.sh fetch    installs the packages of python/requirements-test.txt outside the clone
 #   tools/python_check.sh torch    runs the tests with the locked versions, then Transformers' with the oldest
+#   tools/python_check.sh vllm     runs the tests of buddy.vllm with the oldest and the newest vLLM, on the CPU
 #   tools/python_check.sh journeys [OPTIONS]   first uses of the archive and the wheel (tools/journeys/run.py)
 #
 # Exits with 77 if a package cannot be installed.
@@ -68,7 +69,37 @@ fetch_one() (
     mv "$folder.new" "$folder"
 )
 
-locked=requirements-test.txt oldest=requirements-oldest.txt
+locked=requirements-test.txt oldest=requirements-oldest.txt vllm=requirements-vllm.txt
+# The ends of the range in python/pyproject.toml.
+vllm_versions="0.26.0 0.33.0"
+
+# The folder of a version of vLLM: everything but its machine code, which the CPU cannot use and which is most of it.
+vllm_folder() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/vllm-$1"; }
+
+fetch_vllm_version() (
+    local folder
+    folder=$(vllm_folder "$1")
+    exec 9>"$folder.lock"
+    flock --wait 1800 9 || not_run "another process is still fetching vLLM $1"
+    [ ! -e "$folder" ] || return 0
+    echo "fetching vLLM $1 into $folder"
+    rm -rf "$folder.new" && mkdir -p "$folder.new"
+    timeout --foreground 1500 "$environment-fetch/bin/pip" download --quiet --timeout 30 --retries 4 --no-deps --only-binary :all: \
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_31_x86_64 --dest "$folder.new" "vllm==$1" &&
+        python3 - "$folder.new" <<'P' && rm -f "$folder.new"/*.whl && mv "$folder.new" "$folder" ||
+import pathlib, sys, zipfile
+folder = pathlib.Path(sys.argv[1])
+(wheel,) = folder.glob("*.whl")
+with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(folder, [name for name in archive.namelist() if name.endswith((".py", ".json", "METADATA"))])
+P
+        { rm -rf "$folder.new"; not_run "vLLM $1 cannot be fetched"; }
+)
+
+fetch_vllm() {
+    fetch_one "$vllm"
+    for version in $vllm_versions; do fetch_vllm_version "$version"; done
+}
 
 fetch() {
     fetch_one "$locked"
@@ -82,6 +113,16 @@ torch() {
     fetch
     PYTHONPATH=$(folder_of "$locked") tests python/tests
     PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests python/tests/test_transformers.py python/tests/test_experts.py
+}
+
+vllm() {
+    [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; an earlier step makes it"
+    fetch_one "$locked"
+    fetch_vllm
+    for version in $vllm_versions; do
+        echo "vLLM $version"
+        PYTHONPATH=$(vllm_folder "$version"):$(folder_of "$locked"):$(folder_of "$vllm") tests python/tests/serving
+    done
 }
 
 journeys() {

@@ -143,4 +143,4 @@ def loaded(config, weights=None, make=Block):
 
 
 class _ModelConfig:
-    quantization, dtype = None, torch.bfloat16
+    quantization, dtype, word_embeddings_untied_by_checkpoint = None, torch.bfloat16, False
