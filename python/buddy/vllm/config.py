@@ -15,6 +15,7 @@ from vllm.model_executor.layers.quantization.base_config import QuantizationConf
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, UnquantizedEmbeddingMethod, VocabParallelEmbedding
 
 from . import NAME
+from .experts import BuddyExpertsMethod, why_plain
 from .fusion import watch_modules
 from .linear import BuddyLinearMethod
 
@@ -30,12 +31,14 @@ class Options:
     weights early; off until it is measured in vLLM. ``plain_copies_gb``: gigabytes of plain copies for batches of more than 64
     tokens, kept beside packed weights in the order of loading. ``reserve``: share of the entries
     for which overflow is reserved, so that new weights can be loaded into a running engine.
+    ``experts``: experts are packed too; off until it is measured in vLLM.
     ``modules_to_not_convert``: modules that stay plain, whole or as path components.
     """
 
     fused: bool = False
     plain_copies_gb: float = 0.0
     reserve: float = 0.0
+    experts: bool = False
     modules_to_not_convert: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -83,7 +86,10 @@ class BuddyConfig(QuantizationConfig):
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str):
         if isinstance(layer, RoutedExperts):
-            self.progress.plain[prefix] = "experts"
+            why = why_plain(layer) if self.options.experts else "experts, without the option experts"
+            if why is None:
+                return BuddyExpertsMethod(self, prefix, layer.moe_config)
+            self.progress.plain[prefix] = why
             return None
         if not isinstance(layer, (LinearBase, VocabParallelEmbedding)):
             return None
@@ -98,6 +104,13 @@ class BuddyConfig(QuantizationConfig):
         if isinstance(layer, VocabParallelEmbedding) and not prefix:
             prefix = "lm_head" if isinstance(layer, ParallelLMHead) else "embed_tokens"
         return BuddyLinearMethod(self, prefix)
+
+    def count(self, before: int, after: int) -> None:
+        """Counts a packed layer by its plain and packed bytes."""
+        of = self.progress
+        of.packed, of.before, of.after = of.packed + 1, of.before + before, of.after + after
+        if of.packed == len(of.layers):
+            self.finish()
 
     def finish(self) -> None:
         """Waits for the kernels, once every layer is packed, and logs what was packed."""

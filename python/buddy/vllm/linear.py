@@ -77,7 +77,7 @@ class BuddyLinearMethod(LinearMethodBase):
         if getattr(layer, "_already_called_process_weights_after_loading", False) or hasattr(layer, "buddy_tied"):
             return
         layer._already_called_process_weights_after_loading = True
-        weight, progress = layer.weight.data, self.config.progress
+        weight = layer.weight.data
         is_first = not hasattr(layer, "buddy_codec")
         if is_first:
             self.load_kernels(weight.device)
@@ -94,9 +94,7 @@ class BuddyLinearMethod(LinearMethodBase):
             return
         if layer.buddy_swiglu:
             skip(self.activation)
-        progress.packed, progress.before, progress.after = progress.packed + 1, progress.before + weight.nbytes, progress.after + packed.nbytes
-        if progress.packed == len(progress.layers):
-            self.config.finish()
+        self.config.count(weight.nbytes, packed.nbytes)
 
     def joins(self, shape: tuple[int, int]) -> bool:
         """Returns whether the layer's kernel applies SwiGLU."""
@@ -138,7 +136,7 @@ class BuddyLinearMethod(LinearMethodBase):
         config = get_current_vllm_config()
         most = config.scheduler_config.max_num_batched_tokens
         tokens = sorted({1, 2, 3, 4, 5, 8, most, *(config.compilation_config.cudagraph_capture_sizes or [])})
-        shapes = sorted({(*shape, method.joins(shape)) for method, shape in progress.layers.values()})
+        shapes = sorted({(*shape, method.joins(shape)) for method, shape in progress.layers.values() if shape})
         progress.kernels = threading.Thread(target=operators.load_kernels, args=(device, shapes, tokens))
         progress.kernels.start()
 

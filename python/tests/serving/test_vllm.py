@@ -229,3 +229,39 @@ def test_other_methods_lora_and_unknown_options_are_refused(tmp_path):
         config = get_current_vllm_config()
         object.__setattr__(config, "lora_config", LoRAConfig(max_lora_rank=8))
         Block(BuddyConfig())
+
+
+def experts_of(config, weights):
+    class Experts(torch.nn.Module):
+        def __init__(self, quant_config):
+            super().__init__()
+            from vllm.model_executor.layers import fused_moe
+
+            make = getattr(fused_moe, "FusedMoEFactory", None) or fused_moe.FusedMoE  # the name in 0.26
+            runner = make(8, 2, block.HIDDEN, 128, quant_config=quant_config, prefix="experts")
+            self.experts = runner.routed_experts
+
+    def load(model):
+        for name, shard, index, weight in weights:
+            parameter = getattr(model.experts, name)
+            parameter.weight_loader(parameter, weight, f"experts.{index}.{name}", shard_id=shard, expert_id=index)
+
+    return build(config, Experts, load).experts
+
+
+def test_packed_experts_give_what_plain_ones_give(said):
+    make = lambda *shape: (torch.randn(shape) / shape[1] ** 0.5).bfloat16()
+    gates, ups, downs = ([make(*shape) for _ in range(8)] for shape in [(128, block.HIDDEN), (128, block.HIDDEN), (block.HIDDEN, 128)])
+    weights = [("w13_weight", "w1", i, one) for i, one in enumerate(gates)] + [("w13_weight", "w3", i, one) for i, one in enumerate(ups)]
+    weights += [("w2_weight", "w2", i, one) for i, one in enumerate(downs)]
+    layer = experts_of(BuddyConfig(Options(experts=True)), weights)
+    assert layer.w13_weight.dtype == torch.uint8 == layer.w2_weight.dtype and said[0].startswith("buddy: 1 layers packed")
+    x, ids, shares = torch.randn(5, block.HIDDEN).bfloat16(), torch.randint(8, (5, 2)), torch.rand(5, 2)
+    found = layer.quant_method.apply(layer, x, shares, ids, None, None)
+    wanted = torch.zeros(5, block.HIDDEN)
+    for token in range(5):
+        for k in range(2):
+            one = ids[token, k]
+            inner = torch.nn.functional.silu(x[token] @ gates[one].T) * (x[token] @ ups[one].T)
+            wanted[token] += shares[token, k] * (inner @ downs[one].T)
+    assert (found.float() - wanted).abs().max() <= 0.02 * wanted.abs().max()
