@@ -4,7 +4,7 @@
 #   tools/python_check.sh wheel    builds the wheel, installs it alone, imports it, analyses a model
 #   tools/python_check.sh fetch    installs the packages of python/requirements-test.txt outside the clone
 #   tools/python_check.sh torch    runs the tests with the locked versions, then Transformers' with the oldest
-#   tools/python_check.sh vllm     runs the tests of buddy.vllm with the oldest and the newest vLLM, on the CPU
+#   tools/python_check.sh vllm     runs the tests of buddy.vllm with the oldest and the newest vLLM
 #   tools/python_check.sh journeys [OPTIONS]   first uses of the archive and the wheel (tools/journeys/run.py)
 #
 # Exits with 77 if a package cannot be installed.
@@ -73,7 +73,7 @@ locked=requirements-test.txt oldest=requirements-oldest.txt vllm=requirements-vl
 # The ends of the range in python/pyproject.toml.
 vllm_versions="0.26.0 0.33.0"
 
-# The folder of a version of vLLM: everything but its machine code, which the CPU cannot use and which is most of it.
+# The folder of a version of vLLM without its machine code, which is most of it and which the CPU cannot use.
 vllm_folder() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/vllm-$1"; }
 
 fetch_vllm_version() (

@@ -13,7 +13,7 @@ from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
 from vllm.model_executor.parameter import ModelWeightParameter
 from vllm.model_executor.utils import set_weight_attrs
 
-from ..torch.layout import SECTOR, packed_bytes
+from ..torch.layout import SECTOR, TILE_ROWS, packed_bytes
 from ..torch.ops import entries_per_row
 from ..torch.packed import PackedTensor, pack, pack_weight
 from . import operators
@@ -21,6 +21,15 @@ from .fusion import GROUP, interleave, skip
 
 if TYPE_CHECKING:
     from .config import BuddyConfig
+
+
+def why_plain(outputs: int, inputs: int, dtype: torch.dtype) -> str | None:
+    """Returns why a weight stays plain; None if it can be packed."""
+    if dtype != torch.bfloat16:
+        return str(dtype).removeprefix("torch.")
+    if inputs % 64:
+        return f"{inputs} inputs on a rank, no multiple of 64"
+    return f"{outputs} outputs on a rank, fewer than {TILE_ROWS}" if outputs < TILE_ROWS else None
 
 
 @register_weight_loader_v2_supported_method
@@ -41,10 +50,10 @@ class BuddyLinearMethod(LinearMethodBase):
     def create_weights(self, layer, input_size_per_partition, output_partition_sizes, input_size, output_size, params_dtype,
                        **extra_weight_attrs):
         outputs, inputs = sum(output_partition_sizes), input_size_per_partition
-        if params_dtype != torch.bfloat16 or inputs % 64 or not outputs:
+        why = why_plain(outputs, inputs, params_dtype)
+        if why is not None:
             from .config import plain_method
 
-            why = f"{params_dtype}".removeprefix("torch.") if params_dtype != torch.bfloat16 else f"{inputs} inputs on a rank, no multiple of 64"
             self.config.progress.plain[self.name] = why
             layer.quant_method = plain_method(layer)
             layer.quant_method.create_weights(layer, inputs, output_partition_sizes, input_size, output_size, params_dtype, **extra_weight_attrs)
