@@ -1,5 +1,5 @@
-//! Kernels of linear layers compiled ahead, many at a time: a model's graphs need dozens, and each
-//! takes a second or two.
+//! Kernels of linear layers compiled ahead, many at a time, so that capturing a model's graphs
+//! compiles none.
 
 use std::{
     collections::HashSet,
