@@ -174,3 +174,11 @@ def test_verify_model_checks_a_packed_file(tmp_path):
 def test_a_scalar_is_no_matrix():
     with pytest.raises(ValueError, match="no matrix"):
         pack(torch.tensor(1.0, dtype=torch.bfloat16), matrix=True)
+
+
+def test_sizes_beyond_the_format_are_an_error():
+    format = ("bf16:112", "4/3x", 0)
+    assert _native.packed_bytes(format, 128 * (2**32 - 1), 0) > 96 * (2**32 - 1)
+    for size in [2**64 - 1, 2**64 - 128, 128 * 2**32]:
+        with pytest.raises(ValueError, match="holds at most"):
+            _native.packed_bytes(format, size, 0)

@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 
+use buddy_codec::FrozenHeader;
 use buddy_cuda::{DeviceSpan, FrozenBuffer, Gpu, Linear, Output, Weights};
 
 use crate::{
@@ -72,6 +73,10 @@ pub unsafe extern "C" fn buddyFrozenRoom(
         let codec = unsafe { codec(codec_name) }?;
         let sectors = u32::try_from(sectors)
             .map_err(|_| Failure::Value("at most 2^32 - 1 sectors overflow".to_owned()))?;
+        if bytes as u64 > FrozenHeader::MOST_BYTES {
+            let most = FrozenHeader::MOST_BYTES;
+            return Err(Failure::Value(format!("{bytes} bytes; a frozen buffer holds at most {most}")));
+        }
         let bytes =
             FrozenBuffer::room(&codec, target(target_number)?, row(row_bytes)?, bytes as u64, sectors);
         // SAFETY: the caller's promise.
@@ -261,4 +266,24 @@ unsafe fn on_frozen(
 pub(crate) fn row(bytes: usize) -> Result<u32, Failure> {
     let row = bytes.is_multiple_of(128).then_some(bytes / 128).and_then(|row| u32::try_from(row).ok());
     row.ok_or_else(|| Failure::Value(format!("a row of {bytes} bytes is not whole entries of 128")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_beyond_the_format_are_an_error() {
+        let most = FrozenHeader::MOST_BYTES as usize;
+        // SAFETY: `room` is writable and the codec's name ends in NUL.
+        let room_of = |bytes: usize, room: &mut usize| unsafe {
+            buddyFrozenRoom(bytes, 0, 1, c"bf16".as_ptr(), 0, room)
+        };
+        let mut room = 0;
+        assert_eq!(room_of(most, &mut room), 0);
+        assert!(room > most / 2, "{room}");
+        for bytes in [usize::MAX, usize::MAX - 127, most + 1] {
+            assert_ne!(room_of(bytes, &mut room), 0, "{bytes}");
+        }
+    }
 }

@@ -26,6 +26,10 @@ pub(crate) fn parse((codec, target, row): &Format) -> PyResult<(Codec, Target, u
 #[pyfunction]
 pub(crate) fn packed_bytes(format: Format, data_bytes: u64, sectors: u32) -> PyResult<u64> {
     let (codec, target, row) = parse(&format)?;
+    let most = FrozenHeader::MOST_BYTES;
+    if data_bytes > most {
+        return Err(error::value(format!("{data_bytes} bytes; a frozen buffer holds at most {most}")));
+    }
     Ok(FrozenBuffer::room(&codec, target, row, data_bytes, sectors))
 }
 

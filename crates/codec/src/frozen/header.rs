@@ -56,6 +56,9 @@ pub struct FrozenParts {
 }
 
 impl FrozenHeader {
+    /// The most bytes of data: 2^32 - 1 entries. Sizes of more are not computed.
+    pub const MOST_BYTES: u64 = u32::MAX as u64 * ENTRY_BYTES as u64;
+
     /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.bytes.div_ceil(ENTRY_BYTES as u64)
@@ -159,7 +162,7 @@ impl FrozenHeader {
             .copied()
             .ok_or_else(|| invalid("unknown target; valid targets are 0 to 4"))?;
         let length = u64::from_le_bytes(*header[40..].first_chunk().expect("eight bytes of the header"));
-        if length > u64::from(u32::MAX) * ENTRY_BYTES as u64 {
+        if length > Self::MOST_BYTES {
             return Err(invalid("more than 2^32 - 1 entries"));
         }
         let (row, sectors) = (word(36), word(48));
