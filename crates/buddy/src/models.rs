@@ -23,5 +23,6 @@
 //! ```
 
 pub use buddy_model::{
-    Error, Job, Progress, Report, Sizes, pack, pack_file, unpack, unpack_file, verify_file,
+    Checked, Error, Job, Progress, Report, Sizes, pack, pack_file, unpack, unpack_file, verify, verify_file,
+    verify_shards,
 };

@@ -50,10 +50,12 @@ pub(crate) struct PackedFolder {
 impl PackedFolder {
     /// Opens a folder and compares it with its manifest; of packed files, their headers.
     pub(crate) fn open(folder: &Path) -> Result<Self, Error> {
+        let manifest = Manifest::read(folder)?;
+        if let Some(manifest) = &manifest {
+            require_complete(folder, manifest)?;
+        }
         let content = Content::of(folder)?;
-        let manifest =
-            Manifest::read(folder)?.ok_or_else(|| not_packed(format!("there is no {NAME}")).of(folder))?;
-        require_complete(folder, &manifest)?;
+        let manifest = manifest.ok_or_else(|| not_packed(format!("there is no {NAME}")).of(folder))?;
         if let Some(name) = content.shards.iter().find(|name| !manifest.files.contains_key(*name)) {
             return Err(Error::Unlisted.of(&folder.join(name)));
         }

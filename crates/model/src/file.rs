@@ -174,7 +174,7 @@ impl Opened {
         let check = || {
             let found = if is_frozen(array, bytes) {
                 let frozen = Frozen::open(array.bytes())?;
-                frozen.check()?;
+                frozen.check().map_err(|_| Error::Damaged)?;
                 frozen.checksum().map(checksum::text)
             } else {
                 Some(checksum::of(array.bytes()))

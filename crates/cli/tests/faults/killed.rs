@@ -99,7 +99,7 @@ fn kill_at_each_call(most: u64, prepare: &dyn Fn(&Path), args: &[&str], used: &d
         }
     }
     println!("{args:?}: killed {killed} times");
-    assert!(killed > 5, "{args:?} was killed only {killed} times: {counts}");
+    assert!(killed > 3, "{args:?} was killed only {killed} times: {counts}");
 }
 
 /// Writes a folder of two shards, an index, a configuration and a tokenizer.
@@ -128,6 +128,10 @@ fn a_killed_pack_leaves_a_folder_that_is_refused_or_whole_and_continues() {
         assert_eq!(succeeds(dir, &["verify", "packed"]), whole, "{about}");
         assert!(!whole || files(&dir.join("first")) == plain, "{about}: other files came out");
         assert!(whole || !dir.join("first").exists(), "{about}: files of a partial model were written");
+        if !whole && dir.join("packed/buddy.json").exists() {
+            let said = String::from_utf8(run(dir, &["unpack", "packed", "--out", "first"]).stderr).unwrap();
+            assert!(said.contains("packing did not finish here; run `buddy pack`"), "{about}: {said}");
+        }
         good(dir, &args);
         good(dir, &["verify", "packed"]);
         assert_eq!(files(&dir.join("packed")).len(), plain.len() + 1, "{about}: leftovers");
@@ -203,7 +207,7 @@ fn a_killed_reproduction_continues_to_the_same_page() {
     let reference = TempDir::new().unwrap();
     good(reference.path(), &args);
     let summary = fs::read(reference.path().join("r/summary.md")).unwrap();
-    kill_at_each_call(3, &|_| (), &args, &|dir, about| {
+    kill_at_each_call(2, &|_| (), &args, &|dir, about| {
         let page = fs::read_to_string(dir.join("r/index.html")).unwrap_or_default();
         assert!(page.is_empty() || page.trim_end().ends_with("</html>"), "{about}: half a page");
         good(dir, &args);
