@@ -29,7 +29,8 @@ status=0
 tools/wheels.sh "$out" || status=$?
 [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || exit "$status"
 tools/crates_check.sh "$out/crates"
-tools/c_check.sh "$(tools/package.sh "$out")"
+archive=$(tools/package.sh "$out")
+tools/c_check.sh "$archive" || { code=$?; [ "$code" -eq 77 ] && status=77 || exit "$code"; }
 (cd "$out" && find . -type f ! -name SHA256SUMS ! -name '*.sha256' -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)
 echo "$out: $(wc -l <"$out/SHA256SUMS") files${draft:+; $draft}"
 exit "$status"
