@@ -6,6 +6,9 @@
 # edges of each target; libFuzzer's output is in fuzz/logs. Runs one target per core, or
 # $BUDDY_FUZZ_JOBS. `tools/fuzz.sh keep` minimises fuzz/corpus and packs it as fuzz/kept.tar.gz,
 # which is in the tree.
+#
+# BUDDY_FUZZ_BUILD=release builds as users do, asan with AddressSanitizer, for the unsafe code of
+# dependencies. BUDDY_FUZZ_LENGTH=4000000 allows inputs of megabytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export seconds=${1:?tools/fuzz.sh SECONDS [TARGET...]}
@@ -16,8 +19,17 @@ flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-arg
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1 --cfg=fuzzing"
 # A named target keeps the flags from build scripts.
 platform=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS=$flags cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --target "$platform"
-export program=fuzz/target/$platform/debug/buddy-fuzz
+case ${BUDDY_FUZZ_BUILD:-checked} in
+    checked) build=fuzz/target/$platform/debug profile=dev ;;
+    release) build=fuzz/target/release/$platform/release profile=release ;;
+    # Stable compilers have the runtime of AddressSanitizer, but not its flag.
+    asan) build=fuzz/target/asan/$platform/debug profile=dev flags+=" -Zsanitizer=address" ;;
+    *) echo "BUDDY_FUZZ_BUILD is checked, release or asan"; exit 2 ;;
+esac
+[[ $flags != *-Zsanitizer* ]] || export RUSTC_BOOTSTRAP=1
+RUSTFLAGS=$flags CARGO_TARGET_DIR=${build%/"$platform"/*} cargo build --quiet --locked --profile "$profile" \
+    --manifest-path fuzz/Cargo.toml --target "$platform"
+export program=$build/buddy-fuzz length=${BUDDY_FUZZ_LENGTH:-65536}
 
 [[ -d fuzz/corpus ]] || { mkdir -p fuzz/corpus && tar -xzf fuzz/kept.tar.gz -C fuzz/corpus; }
 targets=("$@")
@@ -39,7 +51,7 @@ fi
 fuzz() {
     local target=$1 log=fuzz/logs/$1.txt
     mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target" "fuzz/artifacts/$target" fuzz/logs
-    if ! BUDDY_FUZZ=$target "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=65536 \
+    if ! BUDDY_FUZZ=$target "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len="$length" \
         -print_final_stats=1 -artifact_prefix="fuzz/artifacts/$target/" "fuzz/corpus/$target" "fuzz/seeds/$target" \
         data/versions specs crates/trace/tests/vectoradd crates/snapshot/tests/data >"$log" 2>&1; then
         tail -n 40 "$log"

@@ -3,11 +3,13 @@
 
 mod arrays;
 mod codecs;
+mod folder;
 mod frozen;
 mod model;
 mod records;
 mod settings;
 mod traces;
+mod watch;
 
 use std::sync::LazyLock;
 
@@ -15,11 +17,14 @@ use buddy_snapshot::Format;
 use libfuzzer_sys::fuzz_target;
 
 /// Targets by name; each takes any bytes and panics if its promise is broken.
-const TARGETS: [(&str, fn(&[u8])); 16] = [
+const TARGETS: [(&str, fn(&[u8])); 19] = [
     ("decode", codecs::decode),
     ("round_trip", codecs::round_trip),
     ("frozen", frozen::read),
     ("model", model::unpack),
+    ("folder", folder::model),
+    ("open", folder::open),
+    ("watch", |bytes| text(bytes, watch::read)),
     ("npy", |bytes| arrays::read(Format::Npy, bytes)),
     ("npz", |bytes| arrays::read(Format::Npz, bytes)),
     ("safetensors", |bytes| arrays::read(Format::Safetensors, bytes)),
