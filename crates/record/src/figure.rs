@@ -61,6 +61,41 @@ pub struct Quantity {
     /// Number of the deviation that explains the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<u32>,
+    /// Origin of our number; `None` in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// Origin of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// Memory or time of programs that this run executed.
+    Measured,
+    /// Memory or time recorded on a GPU.
+    Recorded,
+    /// The model GPU, with our data.
+    Simulated,
+    /// The model GPU, with the paper's ratios and overflow imposed.
+    Imposed,
+    /// An analytical model.
+    Modelled,
+    /// A constant of the design.
+    Chosen,
+}
+
+impl Origin {
+    /// Returns its name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Recorded => "recorded",
+            Self::Simulated => "simulated",
+            Self::Imposed => "imposed",
+            Self::Modelled => "modelled",
+            Self::Chosen => "chosen",
+        }
+    }
 }
 
 impl Quantity {
@@ -324,6 +359,7 @@ mod tests {
             place: String::new(),
             headline: false,
             deviation: None,
+            origin: None,
         };
         assert_eq!(quantity(2.0, Some(3.0)).ratio(), Some(1.5));
         assert_eq!(quantity(0.0, Some(3.0)).ratio(), None);

@@ -20,7 +20,7 @@ mod table;
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use checksum::json_checksum;
 pub use figure::{
-    AxisInfo, Chart, Figure, Grid, GridCell, Heat, Mark, Panel, Quantity, SeriesInfo, Shape, Unit,
+    AxisInfo, Chart, Figure, Grid, GridCell, Heat, Mark, Origin, Panel, Quantity, SeriesInfo, Shape, Unit,
 };
 pub use parameters::{codec_parameters, codec_with_parameters};
 pub use profile::{

@@ -1,6 +1,6 @@
 //! The interface of experiments, and their list.
 
-use buddy_record::{Figure, Quantity, Unit};
+use buddy_record::{Figure, Origin, Quantity, Unit};
 
 use crate::{Findings, Point, figures};
 
@@ -12,6 +12,11 @@ pub trait Experiment: Sync {
     /// Returns whether it needs the memory of the HPC programs.
     fn needs_programs(&self) -> bool {
         true
+    }
+
+    /// Returns whether it needs the programs with less memory.
+    fn needs_smaller(&self) -> bool {
+        false
     }
 
     /// Returns the simulations that it needs.
@@ -71,6 +76,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Throughput,
     &figures::Speedup,
     &figures::Training,
+    &figures::Smaller,
     &figures::Claims,
     &figures::Results,
     &figures::Codecs,
@@ -92,6 +98,7 @@ pub(crate) fn quantity(name: &str, unit: Unit, paper: f64, ours: Option<f64>, pl
         place: place.to_owned(),
         headline: false,
         deviation: None,
+        origin: None,
     }
 }
 
@@ -100,14 +107,25 @@ pub(crate) fn headline(name: &str, unit: Unit, paper: f64, ours: Option<f64>, pl
     Quantity { headline: true, ..quantity(name, unit, paper, ours, place) }
 }
 
-/// Attaches the deviation that explains a difference.
+/// Attaches the deviation that explains a difference, and the origin of ours.
 pub(crate) trait Explained {
     fn explained(self, deviation: u32) -> Self;
+    fn made(self, origin: Origin) -> Self;
+    /// Marks a mean over the programs, which this run measures, or over the recorded networks.
+    fn of_group(self, hpc: bool) -> Self;
 }
 
 impl Explained for Quantity {
     fn explained(self, deviation: u32) -> Self {
         Self { deviation: Some(deviation), ..self }
+    }
+
+    fn made(self, origin: Origin) -> Self {
+        Self { origin: Some(origin), ..self }
+    }
+
+    fn of_group(self, hpc: bool) -> Self {
+        self.made(if hpc { Origin::Measured } else { Origin::Recorded })
     }
 }
 

@@ -9,6 +9,14 @@ use buddy_workloads::{ALL, Info};
 
 use crate::{Experiment, PUBLIC, Point, Program, Recorded, Settings, SpeedRow};
 
+/// PyTorch's tensors at a small batch on a CPU: every eighth page, with the codecs that the paper
+/// compares and both readings of BPC.
+pub(crate) const CPU: &str = "cpu";
+/// The same in Caffe's layout.
+pub(crate) const CPU_CAFFE: &str = "cpu-caffe";
+/// As [`CPU`] at about a quarter of the batch.
+pub(crate) const CPU_SMALL: &str = "cpu-small";
+
 /// All results so far. A figure is a function of this alone.
 #[derive(Debug)]
 pub struct Findings {
@@ -16,10 +24,14 @@ pub struct Findings {
     pub settings: Settings,
     /// The HPC programs, by name.
     pub programs: BTreeMap<String, Program>,
+    /// The same with an eighth of the memory and the paper's codec only.
+    pub smaller: BTreeMap<String, Program>,
     /// The recorded networks, by name.
     pub networks: BTreeMap<String, Recorded>,
     /// The paper's networks in Caffe's layout, by name.
     pub caffe: BTreeMap<String, Recorded>,
+    /// Other records of the paper's networks: [`CPU`] and its like, by set and name.
+    pub sets: BTreeMap<&'static str, BTreeMap<String, Recorded>>,
     /// Recorded public programs, by name.
     pub public: BTreeMap<String, Recorded>,
     /// The report of every simulated point.
@@ -51,8 +63,10 @@ impl Findings {
         Self {
             settings,
             programs: BTreeMap::new(),
+            smaller: BTreeMap::new(),
             networks: BTreeMap::new(),
             caffe: BTreeMap::new(),
+            sets: BTreeMap::new(),
             public: BTreeMap::new(),
             reports: BTreeMap::new(),
             accuracy: None,
@@ -79,6 +93,11 @@ impl Findings {
     /// Returns one of the paper's networks in Caffe's layout.
     pub fn in_caffe(&self, name: &str) -> Option<&Profile> {
         self.caffe.get(name).map(|recorded| &recorded.profile)
+    }
+
+    /// Returns one of the paper's networks in another set of records.
+    pub fn in_set(&self, set: &str, name: &str) -> Option<&Profile> {
+        self.sets.get(set)?.get(name).map(|recorded| &recorded.profile)
     }
 
     /// Returns the paper's six networks, recorded or not.

@@ -24,6 +24,21 @@ const CACHES: &str = include_str!("../records/performance-caches.json");
 const UNIFIED: &str = include_str!("../records/performance-um.json");
 /// Two footprints, with full caches and with caches scaled down.
 const FOOTPRINTS: &str = include_str!("../records/performance-footprint.json");
+/// The paper's ratios and overflow imposed on the ten programs.
+const IMPOSED_HPC: &str = include_str!("../records/performance-imposed-hpc.json");
+/// The same for the six networks.
+const IMPOSED_DL: &str = include_str!("../records/performance-imposed-dl.json");
+/// The imposed design without one of its costs or gains: programs, and networks.
+const CAUSES_HPC: &str = include_str!("../records/performance-causes-hpc.json");
+const CAUSES_DL: &str = include_str!("../records/performance-causes-dl.json");
+/// The ten programs with everything compressed.
+const COMPRESSED_HPC: &str = include_str!("../records/performance-compressed-hpc.json");
+/// The six networks with everything compressed, with three metadata caches.
+const COMPRESSED_DL: &str = include_str!("../records/performance-compressed-dl.json");
+/// Unified Memory, pinned memory and Buddy Compression at equal capacity.
+const CAPACITY: &str = include_str!("../records/performance-capacity.json");
+/// The ten programs with their own targets, and with those of a smaller run.
+const SMALLER: &str = include_str!("../records/performance-smaller.json");
 /// L2 bytes of the paper's GPU.
 pub(crate) const WHOLE_L2: f64 = 4_194_304.0;
 /// Below this share of accesses over the link, a program runs the same over any link.
@@ -38,6 +53,9 @@ pub(crate) struct Row {
     /// Footprint as in the plan: a share of the paper's, or a size.
     #[serde(default)]
     pub(crate) scale: Value,
+    /// Targets as in the plan; empty for the policy's.
+    #[serde(default)]
+    pub(crate) targets: String,
     /// Simulated share of a network's iteration.
     #[serde(default)]
     pub(crate) sample: f64,
@@ -50,6 +68,9 @@ pub(crate) struct Row {
     /// Bytes of its lines.
     #[serde(default, rename = "buddy.metadata_line_bytes")]
     pub(crate) line: f64,
+    /// Clocks of the codec.
+    #[serde(default, rename = "buddy.codec_clocks")]
+    pub(crate) codec: f64,
     #[serde(flatten)]
     pub(crate) timing: Timing,
 }
@@ -87,6 +108,27 @@ impl Timings {
         Self::of_rows(rows(HPC).into_iter().chain(rows(DL)))
     }
 
+    /// Returns the timings with the paper's ratios and overflow imposed: programs of 32 MB, and 20
+    /// million warp instructions of a network's iteration.
+    pub(crate) fn imposed() -> Self {
+        Self::of_rows(rows(IMPOSED_HPC).into_iter().chain(rows(IMPOSED_DL)))
+    }
+
+    /// Returns the timings of the same programs and samples with our data and everything compressed.
+    pub(crate) fn compressed() -> Self {
+        let ideal = rows(IMPOSED_HPC).into_iter().chain(rows(IMPOSED_DL));
+        let ideal = ideal.filter(|row| row.mode == Mode::Ideal);
+        let networks = rows(COMPRESSED_DL).into_iter().filter(|row| row.metadata == OWN_METADATA);
+        Self::of_rows(ideal.chain(rows(COMPRESSED_HPC)).chain(networks))
+    }
+
+    /// Returns the timings of programs of 32 MB with their own targets, or with those of a run of
+    /// an eighth of their size.
+    pub(crate) fn smaller(own: bool) -> Self {
+        let is_shown = |row: &Row| row.mode == Mode::Ideal || row.targets.starts_with("own/") == own;
+        Self::of_rows(rows(SMALLER).into_iter().filter(is_shown))
+    }
+
     fn of_rows(rows: impl Iterator<Item = Row>) -> Self {
         let mut all: Vec<Row> = rows.collect();
         all.sort_by(|a, b| a.sample.total_cmp(&b.sample));
@@ -116,6 +158,105 @@ pub(crate) fn caches() -> Vec<Row> {
     let other = rows(CACHES);
     let own = at_150().filter(|row| row.mode == Mode::Buddy && row.timing.metadata_hits > 0.0);
     own.map(|row| Row { metadata: 4096.0, line: 128.0, ..row }).chain(other).collect()
+}
+
+/// L2 slices of the paper's GPU.
+const SLICES: f64 = 32.0;
+/// Bytes of metadata cache per L2 slice of the paper's GPU.
+pub(crate) const OWN_METADATA: f64 = 4096.0;
+
+/// Returns the recorded metadata caches with everything compressed: programs with the imposed
+/// sizes, networks with their own.
+pub(crate) fn compressed_caches() -> Vec<Row> {
+    let is_imposed = |row: &Row| !change(row).contains("no zero") && row.codec != 0.0;
+    let small = rows(CAUSES_HPC).into_iter().filter(is_imposed);
+    let own = rows(IMPOSED_HPC).into_iter().filter(|row| row.mode == Mode::Buddy && row.link == 150.0);
+    let own = own.map(|row| Row { metadata: OWN_METADATA, ..row });
+    small.chain(own).chain(rows(COMPRESSED_DL)).collect()
+}
+
+/// The imposed design with one change.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cause {
+    /// Description of the change.
+    pub(crate) change: String,
+    /// Speeds relative to the ideal GPU.
+    pub(crate) timings: Timings,
+}
+
+/// Returns the recorded changes of the imposed design, in a stable order.
+pub(crate) fn causes() -> Vec<Cause> {
+    let ideal: Vec<Row> = rows(IMPOSED_HPC).into_iter().chain(rows(IMPOSED_DL)).collect();
+    let ideal = || ideal.iter().filter(|row| row.mode == Mode::Ideal).cloned();
+    let mut changed: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in rows(CAUSES_HPC).into_iter().chain(rows(CAUSES_DL)) {
+        changed.entry(change(&row)).or_default().push(row);
+    }
+    let cause =
+        |(change, rows): (String, Vec<Row>)| Cause { change, timings: Timings::of_rows(ideal().chain(rows)) };
+    changed.into_iter().map(cause).collect()
+}
+
+/// Describes what a row changes of the imposed design.
+fn change(row: &Row) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let numbers: Vec<&str> = row.targets.trim_start_matches("imposed:").split(',').collect();
+    if numbers.get(1) == Some(&"0") {
+        parts.push("no overflow".to_owned());
+    }
+    if numbers.first() == numbers.get(2) {
+        parts.push("no zero entries".to_owned());
+    }
+    if row.metadata != OWN_METADATA {
+        let kib = row.metadata * SLICES / 1024.0;
+        let size = if kib < 1024.0 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024.0) };
+        parts.push(format!("{size} of metadata cache"));
+    }
+    if row.codec == 0.0 {
+        parts.push("a codec without latency".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// Time of a program relative to a V100 that holds everything.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AtCapacity {
+    pub(crate) program: String,
+    pub(crate) mode: Mode,
+    /// GB/s.
+    pub(crate) link: u32,
+    /// Bytes of all memory over those of device memory.
+    pub(crate) capacity: f64,
+    pub(crate) time: f64,
+}
+
+/// Returns the recorded times at equal capacity. Pinned memory has a capacity of 1, since it does
+/// not depend on it.
+pub(crate) fn at_capacity() -> Vec<AtCapacity> {
+    let all: Vec<CapacityRow> = parsed(CAPACITY);
+    let ideal = |program: &str| {
+        all.iter().find(|row| row.program == program && row.mode == Mode::Ideal).map(|row| row.cycles)
+    };
+    let one = |row: &CapacityRow| {
+        let capacity = match row.mode {
+            Mode::Um => 1.0 / (1.0 - row.oversubscription),
+            _ => row.targets.strip_prefix("capacity:")?.parse().ok()?,
+        };
+        let (program, time) = (row.program.clone(), row.cycles / ideal(&row.program)?);
+        Some(AtCapacity { program, mode: row.mode, link: row.link.round() as u32, capacity, time })
+    };
+    all.iter().filter(|row| row.mode != Mode::Ideal).filter_map(one).collect()
+}
+
+/// A row of the record of equal capacity.
+#[derive(Debug, Deserialize)]
+struct CapacityRow {
+    program: String,
+    mode: Mode,
+    link: f64,
+    oversubscription: f64,
+    targets: String,
+    cycles: f64,
 }
 
 /// Returns programs at two footprints, with full caches and with caches scaled down.
@@ -206,8 +347,41 @@ mod tests {
     }
 
     #[test]
+    fn every_change_of_the_imposed_design_has_a_name() {
+        let causes = causes();
+        assert!(causes.len() >= 5 && causes.iter().all(|cause| !cause.change.is_empty()), "{causes:?}");
+        let of = |change: &str, name: &str| {
+            let cause = causes.iter().find(|cause| cause.change == change).unwrap();
+            cause.timings.speed(&Point::new(name, Mode::Buddy))
+        };
+        assert!(of("no overflow", "alexnet") > Timings::imposed().speed(&Point::new("alexnet", Mode::Buddy)));
+        assert!(of("no zero entries", "seismic").is_some());
+    }
+
+    #[test]
+    fn capacities_are_equal_and_relative_to_a_gpu_that_holds_everything() {
+        let all = at_capacity();
+        for program in ["palm", "sp", "ilbdc"] {
+            let of = |mode: Mode, link: u32| {
+                let is_it =
+                    |one: &&AtCapacity| (one.program.as_str(), one.mode, one.link) == (program, mode, link);
+                let mut found: Vec<f64> = all.iter().filter(is_it).map(|one| one.capacity).collect();
+                found.sort_by(f64::total_cmp);
+                found
+            };
+            let (um, buddy) = (of(Mode::Um, 75), of(Mode::Buddy, 75));
+            assert_eq!(buddy, [1.1, 1.25, 1.5, 2.0]);
+            assert!(um.iter().zip(&buddy).all(|(um, buddy)| (um - buddy).abs() < 1e-3), "{um:?}");
+            assert_eq!((of(Mode::Pinned, 75).len(), of(Mode::Buddy, 50).len()), (1, 2));
+        }
+    }
+
+    #[test]
     fn the_records_are_complete() {
-        for text in [HPC, DL, CACHES, FOOTPRINTS] {
+        let more = [IMPOSED_HPC, IMPOSED_DL, COMPRESSED_HPC, COMPRESSED_DL, SMALLER]
+            .into_iter()
+            .chain([CAUSES_HPC, CAUSES_DL]);
+        for text in [HPC, DL, CACHES, FOOTPRINTS].into_iter().chain(more) {
             let record: Record<Results> = Record::from_json(text).unwrap();
             assert_eq!(record.data.missing, 0, "{}", record.data.name);
             assert!(record.spec["plan"].as_str().is_some_and(|plan| plan.contains("[axes]")));

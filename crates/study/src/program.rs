@@ -45,7 +45,21 @@ impl RecordKind for Program {
 /// Runs a program and measures its memory ten times.
 pub(crate) fn observe(settings: &Settings, info: &Info, watch: &dyn Watch) -> Result<Program, Error> {
     let tried = Tried { kinds: CodecKind::ALL.to_vec(), auto: true, threshold: DEFAULT_THRESHOLD };
-    let (bytes, seed) = (settings.bytes_of(info), settings.seed);
+    observe_with(info, (settings.bytes_of(info), settings.seed), tried, watch)
+}
+
+/// Runs a program with less memory and measures it with the paper's codec.
+pub(crate) fn observe_smaller(settings: &Settings, info: &Info, watch: &dyn Watch) -> Result<Program, Error> {
+    let tried = Tried { kinds: vec![CodecKind::Bpc], auto: false, threshold: DEFAULT_THRESHOLD };
+    observe_with(info, (settings.smaller_bytes_of(info), settings.seed), tried, watch)
+}
+
+fn observe_with(
+    info: &Info,
+    (bytes, seed): (u64, u64),
+    tried: Tried,
+    watch: &dyn Watch,
+) -> Result<Program, Error> {
     let ask = Ask { info, bytes, seed, tried, tables: &[], snapshot: None };
     let observed = buddy_scenario::observe(&ask, |_| watch.goes_on())?;
     let typical = typical(&observed.profile);

@@ -16,6 +16,7 @@ use crate::{
     program,
     public::public_programs,
     recorded,
+    sets::sets,
     simulate::{self, Stages},
     speed,
     tasks::{Engine, PointTasks, ProgramTasks},
@@ -59,8 +60,8 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let settings = request.settings;
     let accuracy = recorded::accuracy(request.recorded.as_deref())?;
     let (dir, networks) = (request.recorded.as_deref(), networks(request)?);
-    let (public, caffe) = (public_programs(dir)?, caffe_networks(dir)?);
-    let mut found = Findings { networks, caffe, public, accuracy, ..Findings::new(settings) };
+    let (public, caffe, sets) = (public_programs(dir)?, caffe_networks(dir)?, sets(dir)?);
+    let mut found = Findings { networks, caffe, sets, public, accuracy, ..Findings::new(settings) };
     let interrupted = match gather(&chosen, &mut found, &store, &request.engine, watch) {
         Ok(()) => false,
         Err(Error::Interrupted) => true,
@@ -102,6 +103,9 @@ fn gather(
             return Ok(());
         }
         found.programs = programs(&settings, store, &work)?;
+    }
+    if chosen.iter().any(|one| one.needs_smaller()) && !engine.is_shard() {
+        found.smaller = smaller(&settings, store, &work)?;
     }
     let stages = Stages::new(found, &points);
     let tasks = PointTasks { points: stages.keys(&points)?, stages: &stages, settings: &settings, store };
@@ -164,6 +168,16 @@ fn programs(settings: &Settings, store: &Store, work: &Work<'_>) -> Result<BTree
         programs.insert(info.name.to_owned(), found);
     }
     Ok(programs)
+}
+
+/// Runs the programs with less memory.
+fn smaller(settings: &Settings, store: &Store, work: &Work<'_>) -> Result<BTreeMap<String, Program>, Error> {
+    let one = |info: &Info| {
+        let make = || program::observe_smaller(settings, info, work.watch());
+        let made = work.record(info.name, 0.0, store, &settings.smaller_key(info), make)?;
+        Ok((info.name.to_owned(), made))
+    };
+    ALL.iter().map(one).collect()
 }
 
 fn program_seconds(settings: &Settings, info: &Info) -> f64 {

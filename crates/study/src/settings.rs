@@ -33,6 +33,11 @@ impl Settings {
         self.bytes.unwrap_or(info.paper_bytes).min(info.paper_bytes)
     }
 
+    /// Returns the footprint of a smaller run of a program, whose targets the large one takes.
+    pub fn smaller_bytes_of(&self, info: &Info) -> u64 {
+        self.bytes_of(info) / 8
+    }
+
     /// Describes the scale.
     pub fn describe(&self) -> String {
         match self.bytes {
@@ -56,5 +61,11 @@ impl Settings {
     pub(crate) fn program_key(&self, info: &Info) -> Key {
         let inputs = json!({ "program": info.name, "bytes": self.bytes_of(info), "seed": self.seed });
         Key { name: format!("program-{}", info.name), inputs }
+    }
+
+    /// Returns the key of the memory of a smaller run.
+    pub(crate) fn smaller_key(&self, info: &Info) -> Key {
+        let inputs = json!({ "program": info.name, "bytes": self.smaller_bytes_of(info), "seed": self.seed });
+        Key { name: format!("smaller-{}", info.name), inputs }
     }
 }

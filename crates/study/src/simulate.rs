@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use buddy_core::digest;
-use buddy_scenario::{Point, Scenario, Stage, TargetChoice};
+use buddy_scenario::{Point, Scenario, Stage};
 use buddy_sim::{Config, Report};
 use buddy_trace::pattern::PROGRAMS;
 use buddy_workloads::ALL;
@@ -96,7 +96,7 @@ impl<'a> Stages<'a> {
         let missing = |why: &String| Error::NoProgram { program: point.program.clone(), why: why.clone() };
         let stage = stage.as_ref().map_err(missing)?;
         let run =
-            || Scenario::new(stage, point.clone(), &TargetChoice::Policy)?.run(&mut |_| watch.goes_on());
+            || Scenario::new(stage, point.clone(), &point.target_choice())?.run(&mut |_| watch.goes_on());
         let done = run().map_err(|source| Error::of_point(point, source))?;
         done.map(|done| done.report).ok_or(Error::Interrupted)
     }
@@ -137,7 +137,7 @@ fn key(point: &Point, memory: &Value) -> Result<Key, Error> {
     let config = config(point)?;
     let shape = json!({
         "program": point.program, "gpu": point.gpu, "link": config.link.gb_per_s.round() as u64, "mode": point.mode,
-        "metadata_bytes": point.metadata_bytes,
+        "metadata_bytes": point.metadata_bytes, "targets": point.targets,
         "oversubscription": point.oversubscription.as_percent().round() as u64,
     });
     let inputs = json!({

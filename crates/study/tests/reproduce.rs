@@ -84,7 +84,7 @@ fn recorded_networks_are_drawn_and_missing_ones_reported() {
     assert_eq!(chart.series.len(), 1);
     // 16x for the activation: nonzero entries overflow, at first a twentieth of all memory.
     assert_eq!(chart.series[0].points[0], (1.0, 0.05));
-    assert_eq!(fig8.quantities[1].ours.map(|ratio| (ratio * 100.0).round()), Some(188.0));
+    assert_eq!(fig8.quantities[2].ours.map(|ratio| (ratio * 100.0).round()), Some(188.0));
     assert!(fig8.missing[0].contains("SqueezeNetv1.1") && !fig8.missing[0].contains("ResNet50"));
     output::write(dir.path(), &TINY, &done).unwrap();
     assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("id=\"fig8\""));

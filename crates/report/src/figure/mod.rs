@@ -14,9 +14,9 @@ pub use study::{Deviation, study_page};
 pub use summary::{summary_picture, summary_table, summary_table_text, summary_text};
 pub use svg::figure_files;
 
-use buddy_record::{Chart, Figure, Grid, GridCell, Panel, Quantity, Unit};
+use buddy_record::{Chart, Figure, Grid, GridCell, Origin, Panel, Quantity, Unit};
 
-use self::plot::{colour, plot};
+use self::plot::{colour, mark_legend, plot};
 use crate::{class_legend, escape, format::number, heat_map};
 
 /// Longest text of a table cell that stays on one line, in characters.
@@ -49,10 +49,11 @@ fn chart_html(chart: &Chart) -> String {
     };
     let mut legend: String =
         chart.series.iter().map(|series| series.name.as_str()).enumerate().map(item).collect();
-    if !chart.marks.is_empty() {
-        legend.push_str(
-            "<li><button data-s=\"paper\" aria-pressed=\"true\"><b>◆</b>stated in the paper</button></li>",
-        );
+    if let Some(text) = mark_legend(chart) {
+        legend.push_str(&format!(
+            "<li><button data-s=\"paper\" aria-pressed=\"true\"><b>◆</b>{}</button></li>",
+            escape(&text)
+        ));
     }
     let (width, height, inner) = (drawn.width, drawn.height, &drawn.inner);
     format!(
@@ -99,7 +100,8 @@ fn grid_html(grid: &Grid) -> String {
 /// Renders our numbers and the paper's as rows of a table.
 fn quantity_rows(quantities: &[&Quantity], known: &dyn Fn(u32) -> bool) -> String {
     let row = |quantity: &&Quantity| {
-        let Quantity { name, unit, paper, ours, place, deviation, .. } = quantity;
+        let Quantity { name, unit, paper, ours, place, deviation, origin, .. } = quantity;
+        let origin = origin.map_or("-", Origin::name);
         let ours_text = ours.map_or_else(|| "not measured".to_owned(), |value| number(*unit, value));
         let key = ours.map(|value| format!(" data-key=\"{value}\"")).unwrap_or_default();
         let ratio = quantity.ratio();
@@ -111,7 +113,7 @@ fn quantity_rows(quantities: &[&Quantity], known: &dyn Fn(u32) -> bool) -> Strin
         let why = why.map(|number| format!("<a href=\"#D{number}\">D{number}</a>")).unwrap_or_default();
         format!(
             "<tr><td>{}</td><td class=\"n\" data-key=\"{paper}\">{}</td><td class=\"n\"{key}>{ours_text}</td>\
-             <td class=\"{class}\"{ratio_key}>{ratio_text}</td><td>{}</td><td>{why}</td></tr>\n",
+             <td class=\"{class}\"{ratio_key}>{ratio_text}</td><td>{origin}</td><td>{}</td><td>{why}</td></tr>\n",
             escape(name),
             number(*unit, *paper),
             escape(place)
@@ -130,6 +132,7 @@ fn quantity_table(quantities: &[&Quantity], known: &dyn Fn(u32) -> bool) -> Stri
         ("paper", " class=\"n\""),
         ("ours", " class=\"n\""),
         ("ours / paper", " class=\"n\""),
+        ("ours is", ""),
         ("stated in", ""),
         ("why", ""),
     ];

@@ -16,6 +16,8 @@ const RIGHT: f64 = 18.0;
 const TOP: f64 = 14.0;
 /// Number of colours; further series are dashed or pale.
 pub(super) const COLOURS: usize = 10;
+/// Up to this many labels of marks, the legend has them all.
+const MOST_LABELS: usize = 3;
 /// Up to this many groups, names are flat.
 const FLAT_GROUPS: usize = 5;
 /// Up to this many groups or lines, half a page is wide enough.
@@ -62,6 +64,18 @@ pub(super) fn plot(chart: &Chart) -> Plot {
     let marks: String = chart.marks.iter().map(|mark| frame.mark(mark)).collect();
     inner.push_str(&format!("<g class=\"paper\" data-s=\"paper\">{marks}</g>"));
     Plot { width: frame.width, height: frame.height, wide: frame.width > 700.0, inner }
+}
+
+/// Returns the legend of the chart's marks: their labels if they are few.
+pub(super) fn mark_legend(chart: &Chart) -> Option<String> {
+    let mut labels: Vec<&str> = chart.marks.iter().map(|mark| mark.label.as_str()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    match labels.len() {
+        0 => None,
+        1..=MOST_LABELS => Some(labels.join("; ")),
+        _ => Some("stated in the paper".to_owned()),
+    }
 }
 
 /// Returns the class of a series; guides have no colour.
@@ -205,7 +219,10 @@ impl<'a> Frame<'a> {
             }
             _ => self.x.at(x),
         };
-        format!("<path d=\"M{:.1} {y:.1}l5 -5l5 5l-5 5z\" {text}/>", x - 5.0)
+        // In the colour of its series, so that it is seen which one it belongs to.
+        let class = mark.series.map(|series| format!("class=\"{}\" ", colour(self.chart, series)));
+        let class = class.unwrap_or_default();
+        format!("<path {class}d=\"M{:.1} {y:.1}l5 -5l5 5l-5 5z\" {text}/>", x - 5.0)
     }
 
     /// Returns the tooltip of a mark.

@@ -1,6 +1,6 @@
 //! Our numbers compared with the paper's: a picture, a table, and the table in Markdown.
 
-use buddy_record::{Figure, Quantity, Record};
+use buddy_record::{Figure, Origin, Quantity, Record};
 
 use super::{quantity_table, svg};
 use crate::{Align, Cell, Column, Table, escape, format::number, scale::Scale};
@@ -155,8 +155,10 @@ pub fn summary_text(figures: &[Record<Figure>]) -> String {
         let ours =
             quantity.ours.map_or_else(|| "not measured".to_owned(), |ours| number(quantity.unit, ours));
         let why = quantity.deviation.map(|number| format!("D{number}")).unwrap_or_default();
-        format!("| {} | {} | {ours} | {why} |\n", quantity.name, number(quantity.unit, quantity.paper))
+        let origin = quantity.origin.map_or("", Origin::name);
+        let paper = number(quantity.unit, quantity.paper);
+        format!("| {} | {paper} | {ours} | {origin} | {why} |\n", quantity.name)
     };
     let rows: String = headlines(figures).into_iter().map(row).collect();
-    format!("| quantity | paper | ours | why |\n|---|---|---|---|\n{rows}")
+    format!("| quantity | paper | ours | ours is | why |\n|---|---|---|---|---|\n{rows}")
 }

@@ -4,7 +4,7 @@ use buddy_record::{Chart, Figure, Heat, Panel};
 
 use super::{
     map::maps,
-    plot::{colour, plot},
+    plot::{colour, mark_legend, plot},
 };
 use crate::escape;
 
@@ -60,9 +60,10 @@ fn chart_file(chart: &Chart) -> String {
 /// Draws the legend in rows below the title, and returns its end.
 fn legend(chart: &Chart, width: f64) -> (String, f64) {
     let (mut text, mut x, mut y) = (String::new(), 16.0, 46.0);
-    let paper = (!chart.marks.is_empty()).then_some("stated in the paper");
+    let marks = mark_legend(chart);
     let names = chart.series.iter().map(|series| series.name.as_str()).enumerate();
-    for (index, name) in names.map(|(index, name)| (Some(index), name)).chain(paper.map(|name| (None, name)))
+    for (index, name) in
+        names.map(|(index, name)| (Some(index), name)).chain(marks.as_deref().map(|name| (None, name)))
     {
         let wide = 30.0 + 7.2 * name.chars().count() as f64;
         if x + wide > width && x > 16.0 {

@@ -17,7 +17,16 @@ fn chart(shape: Shape) -> Chart {
 
 fn quantity(ours: Option<f64>) -> Quantity {
     let (name, place) = ("Ratio".to_owned(), "section 3".to_owned());
-    Quantity { name, unit: Unit::Ratio, paper: 1.9, ours, place, headline: true, deviation: Some(46) }
+    Quantity {
+        name,
+        unit: Unit::Ratio,
+        paper: 1.9,
+        ours,
+        place,
+        headline: true,
+        deviation: Some(46),
+        origin: None,
+    }
 }
 
 fn record() -> Record<Figure> {
@@ -155,5 +164,5 @@ fn files_need_no_script() {
     assert!(!files[0].1.contains("data-v"));
     assert!(files[1].1.contains("class=\"c5\""));
     assert!(summary_picture(&[record()]).contains("paper 1.90x"));
-    assert!(summary_text(&[record()]).contains("| Ratio | 1.90x | 1.10x | D46 |"));
+    assert!(summary_text(&[record()]).contains("| Ratio | 1.90x | 1.10x |  | D46 |"));
 }

@@ -2,11 +2,14 @@
 //! and `roles`.
 
 use buddy_dl::{NetworkInfo, PAPER};
-use buddy_record::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Chart, Grid, GridCell, Panel, Policy, Profile, SeriesInfo, Unit};
 
 use super::{bar_chart, networks::both};
 use crate::{
-    Findings, Recorded, arithmetic, geometric,
+    Findings, Recorded, arithmetic,
+    findings::{CPU, CPU_CAFFE},
+    geometric,
+    reading::{SECOND, read_as},
     tensors::{Outcome, RULES, outcome, tensors},
 };
 
@@ -44,7 +47,70 @@ pub(super) fn panels(found: &Findings) -> Vec<Panel> {
     if pairs.is_empty() {
         return Vec::new();
     }
-    vec![Panel::Table(table(&pairs)), Panel::Chart(chart(&pairs))]
+    vec![Panel::Table(table(&pairs)), Panel::Chart(chart(&pairs)), Panel::Table(readings(found))]
+}
+
+/// A set of records: its name in the table, and the profile of a network.
+type Set = (&'static str, fn(&Findings, &str) -> Option<Profile>);
+
+const SETS: [Set; 4] = [
+    ("PyTorch, H200", |found, name| found.networks.get(name).map(|one| one.profile.clone())),
+    ("Caffe, H200", |found, name| found.in_caffe(name).cloned()),
+    ("PyTorch, CPU", |found, name| found.in_set(CPU, name).cloned()),
+    ("Caffe, CPU", |found, name| found.in_set(CPU_CAFFE, name).cloned()),
+];
+
+/// Returns the eight sizes and the final design with both readings of BPC, by record.
+fn readings(found: &Findings) -> Grid {
+    let mut rows = Vec::new();
+    for (set, profile) in SETS {
+        let known = PAPER.iter().filter_map(|info| Some((info.name, profile(found, info.name)?)));
+        let known: Vec<(&str, Profile)> = known.collect();
+        let cells: Vec<Vec<GridCell>> = known.iter().map(|(name, one)| row(set, name, one)).collect();
+        rows.extend(cells);
+        if known.len() == PAPER.len() {
+            rows.push(means(set, &known));
+        }
+    }
+    let columns = ["record", "network", "zeros after ReLU", "eight sizes", "final design", "overflow"];
+    let again = ["eight sizes, bpc-best", "final design, bpc-best", "overflow, bpc-best"];
+    let units = [Unit::Number, Unit::Number, Unit::Percent, Unit::Ratio, Unit::Ratio, Unit::Percent];
+    let units = units.into_iter().chain([Unit::Ratio, Unit::Ratio, Unit::Percent]);
+    Grid {
+        title: "Both readings of BPC by record".to_owned(),
+        columns: columns.into_iter().chain(again).map(str::to_owned).zip(units).collect(),
+        rows,
+    }
+}
+
+/// Eight sizes, and ratio and overflow of the final design.
+fn numbers(profile: &Profile, codec: &str) -> [Option<f64>; 3] {
+    let found = profile.outcome(Policy::Allocation16x, codec);
+    [profile.optimistic_ratio, found.map(|one| one.ratio), found.map(|one| one.mean_overflow)]
+}
+
+fn both_readings(profile: &Profile) -> [Option<f64>; 6] {
+    let again = read_as(profile, SECOND).map(|again| numbers(&again, SECOND.name()));
+    let [a, b, c] = numbers(profile, "bpc");
+    let [d, e, f] = again.unwrap_or_default();
+    [a, b, c, d, e, f]
+}
+
+fn row(set: &str, name: &str, profile: &Profile) -> Vec<GridCell> {
+    let zeros = profile.run.parameters.get("zeros_after_relu").and_then(serde_json::Value::as_f64);
+    let numbers = both_readings(profile).map(GridCell::from);
+    [set.into(), name.into(), zeros.into()].into_iter().chain(numbers).collect()
+}
+
+fn means(set: &str, known: &[(&str, Profile)]) -> Vec<GridCell> {
+    let all: Vec<[Option<f64>; 6]> = known.iter().map(|(_, one)| both_readings(one)).collect();
+    let column = |index: usize| all.iter().filter_map(move |one| one[index]);
+    let mean = |index: usize| match index % 3 {
+        2 => arithmetic(column(index)),
+        _ => geometric(column(index)),
+    };
+    let numbers = (0..6).map(|index| GridCell::from(mean(index)));
+    [set.into(), "mean".into(), GridCell::Empty].into_iter().chain(numbers).collect()
 }
 
 fn table(pairs: &[Pair]) -> Grid {
@@ -106,7 +172,12 @@ mod tests {
     #[test]
     fn caffes_layout_is_compared_with_pytorchs() {
         let panels = panels(&findings());
-        let [Panel::Table(table), Panel::Chart(chart)] = &panels[..] else { panic!("a table and a chart") };
+        let [Panel::Table(table), Panel::Chart(chart), Panel::Table(readings)] = &panels[..] else {
+            panic!("two tables and a chart")
+        };
+        // alexnet with the second reading: 4x without overflow; resnet50 has no sizes with it.
+        assert_eq!(readings.rows[0][6..], [16384.0 / 1408.0, 4.0, 0.0].map(GridCell::from));
+        assert_eq!(readings.rows[1][6..], [GridCell::Empty, GridCell::Empty, GridCell::Empty]);
         assert_eq!(table.rows.len(), 2, "of resnet50 there is no record");
         assert_eq!(table.rows[0][5..7], ["1.60x, 12.5%", "4.00x, 25.0%"].map(GridCell::from));
         assert_eq!(table.rows[0][5..], table.rows[1][5..], "the mean of one");

@@ -1,6 +1,6 @@
 //! Correlation of the simulator with hardware, and its speed.
 
-use buddy_record::{AxisInfo, Chart, Figure, Record, SeriesInfo, Shape, Unit};
+use buddy_record::{AxisInfo, Chart, Figure, Origin, Record, SeriesInfo, Shape, Unit};
 use buddy_scenario::bench;
 use buddy_sim::{Mode, Report};
 
@@ -104,8 +104,10 @@ impl Experiment for SimulatorSpeed {
                     recorded[0].groups[0].r,
                     section,
                 )
+                .made(Origin::Simulated)
                 .explained(77),
                 quantity("Speed beside GPGPU-Sim or Accel-Sim", Unit::Ratio, 100.0, faster, section)
+                    .made(Origin::Measured)
                     .explained(77),
             ],
             panels: recorded

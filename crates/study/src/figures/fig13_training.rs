@@ -1,11 +1,11 @@
 //! The case study: memory, speed and accuracy of training by batch size.
 
 use buddy_dl::{Network, Projection, Spec, project, time};
-use buddy_record::{AxisInfo, Chart, Figure, Mark, Policy, Quantity, SeriesInfo, Shape, Unit};
+use buddy_record::{AxisInfo, Chart, Figure, Mark, Origin, Policy, Quantity, SeriesInfo, Shape, Unit};
 
 use super::{charts, line_chart};
 use crate::{
-    About, Experiment, Findings,
+    About, Experiment, Findings, arithmetic,
     experiment::{Explained, quantity},
     geometric,
 };
@@ -60,11 +60,16 @@ impl Experiment for Footprints {
         let lines = Network::all().iter().map(line).collect();
         let y = AxisInfo::new("device memory", Unit::Bytes).starting_at(0.0);
         let mut chart = line_chart("Memory of training", batch_axis(), y, lines);
-        chart.marks = vec![Mark { label: "Titan Xp".to_owned(), x: None, series: None, y: memory as f64 }];
+        chart.marks =
+            vec![Mark { label: "12 GB of a Titan Xp".to_owned(), x: None, series: None, y: memory as f64 }];
         let alexnet = Network::named("alexnet").map(|network| network.transition_batch() as f64);
         let name = "AlexNet: batch from which memory grows";
         Figure {
-            quantities: vec![quantity(name, Unit::Count, 96.0, alexnet.ok(), "section 4.4").explained(61)],
+            quantities: vec![
+                quantity(name, Unit::Count, 96.0, alexnet.ok(), "section 4.4")
+                    .explained(61)
+                    .made(Origin::Modelled),
+            ],
             panels: charts([chart]),
             ..self.about().figure()
         }
@@ -107,12 +112,31 @@ impl Experiment for Throughput {
 /// Returns a chart of the model against published throughputs.
 fn validation() -> Chart {
     let tables = buddy_dl::validate(None).map(|validation| validation.tables).unwrap_or_default();
-    let series = tables.iter().map(|table| SeriesInfo {
-        name: format!("{} on {}, mean error {:.0}%", table.network, table.gpu, 100.0 * table.mean_error),
-        points: table.points.iter().map(|point| (point.published, point.modelled)).collect(),
-        labels: table.points.iter().map(|point| format!("batch {}", point.batch)).collect(),
-        guide: false,
+    let mut networks: Vec<&str> = tables.iter().map(|table| table.network.as_str()).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    let series = networks.iter().map(|network| {
+        let of = || tables.iter().filter(|table| table.network == *network);
+        let error = arithmetic(of().map(|table| table.mean_error)).unwrap_or(f64::NAN);
+        let labels = of().flat_map(|table| {
+            table.points.iter().map(|point| format!("{}, batch {}", table.gpu, point.batch))
+        });
+        SeriesInfo {
+            name: format!("{network}, mean error {:.0}%", 100.0 * error),
+            points: of()
+                .flat_map(|table| table.points.iter().map(|point| (point.published, point.modelled)))
+                .collect(),
+            labels: labels.collect(),
+            guide: false,
+        }
     });
+    let all = || tables.iter().flat_map(|table| &table.points).map(|point| point.published);
+    let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let equal = SeriesInfo {
+        guide: true,
+        ..SeriesInfo::new("model equal to published", vec![(least, least), (most, most)])
+    };
+    let series = series.chain([equal]);
     let axis = |name| AxisInfo::new(name, Unit::Number).logarithmic();
     let chart = line_chart("", axis("published, per second"), axis("modelled"), series.collect());
     Chart { title: "The model beside published throughputs".to_owned(), shape: Shape::Points, ..chart }
@@ -143,7 +167,7 @@ impl Experiment for Speedup {
         let more = |name: &str, paper, speed: Option<f64>| {
             let name = format!("Gain of a larger batch, {name}");
             let ours = speed.map(|speed| speed - 1.0);
-            quantity(&name, Unit::Percent, paper, ours, "section 4.4").explained(62)
+            quantity(&name, Unit::Percent, paper, ours, "section 4.4").explained(62).made(Origin::Modelled)
         };
         let none_recorded = ours.iter().all(Option::is_none);
         Figure {

@@ -15,12 +15,13 @@ mod fig8_iteration;
 mod fig9_thresholds;
 mod fit;
 #[cfg(test)]
-mod made;
+pub(crate) mod made;
 mod networks;
 mod pages;
 mod public;
 mod results;
 mod roles;
+mod smaller;
 mod table1_workloads;
 mod table2_design;
 
@@ -42,6 +43,7 @@ pub use pages::Pages;
 pub use public::Public;
 pub use results::Results;
 pub use roles::Roles;
+pub use smaller::Smaller;
 pub use table1_workloads::Workloads;
 pub use table2_design::Design;
 

@@ -3,9 +3,12 @@
 use buddy_core::{ENTRY_BYTES, Target};
 use buddy_memory::{CacheSpec, PageEntry, Spec};
 use buddy_record::spec::Gpu;
-use buddy_record::{Figure, Grid, GridCell, Panel, Unit};
+use buddy_record::{Figure, Grid, GridCell, Origin, Panel, Unit};
 
-use crate::{About, Experiment, Findings, experiment::quantity};
+use crate::{
+    About, Experiment, Findings,
+    experiment::{Explained, quantity},
+};
 
 /// Constants of the design and of the simulated GPU.
 #[derive(Debug)]
@@ -32,7 +35,9 @@ impl Experiment for Design {
         let metadata = 0.5 / ENTRY_BYTES as f64;
         let fits = Spec::new(12 << 30).device_bytes as f64 * Target::X2.ratio() / f64::from(1 << 30);
         let cache = CacheSpec::paper_text();
-        let row = |name, unit, paper, ours, place| quantity(name, unit, paper, Some(ours), place);
+        let row = |name, unit, paper, ours, place| {
+            quantity(name, unit, paper, Some(ours), place).made(Origin::Chosen)
+        };
         let mut quantities = vec![
             row("Metadata beside its data", Unit::Percent, 0.004, metadata, "section 3.2"),
             row(

@@ -10,12 +10,14 @@ use crate::{
     figures::{SimulatorSpeed, Speedup, UnifiedMemory},
     geometric,
     performance::{Timings, unified_memory},
+    reading::rounded_down,
 };
 
 /// Results of this run and recorded simulations.
 pub(super) struct Facts<'a> {
     found: &'a Findings,
     subjects: Vec<Subject<'a>>,
+    codec: &'static str,
     timings: Timings,
 }
 
@@ -31,12 +33,26 @@ const TRAINING_GPU: &str = "titan-xp";
 
 impl<'a> Facts<'a> {
     pub(super) fn new(found: &'a Findings) -> Self {
-        Self { found, subjects: found.subjects(), timings: Timings::recorded() }
+        Self { found, subjects: found.subjects(), codec: "bpc", timings: Timings::recorded() }
+    }
+
+    /// Returns the facts of simulations with the paper's ratios and overflow imposed.
+    pub(super) fn imposed(found: &'a Findings) -> Self {
+        Self { timings: Timings::imposed(), ..Self::new(found) }
+    }
+
+    /// Returns the facts with another reading of BPC.
+    pub(super) fn read_as(found: &'a Findings, subjects: Vec<Subject<'a>>, codec: &'static str) -> Self {
+        Self { subjects, codec, ..Self::new(found) }
     }
 
     fn profiles(&self, group: Group) -> impl Iterator<Item = &'a Profile> {
         let of = self.subjects.iter().filter(move |one| one.hpc == (group == Group::Hpc));
         of.filter_map(|subject| subject.profile)
+    }
+
+    fn outcome<'p>(&self, profile: &'p Profile, policy: Policy) -> Option<&'p PolicyOutcome> {
+        profile.outcome(policy, self.codec)
     }
 
     pub(super) fn profile(&self, name: &str) -> Option<&'a Profile> {
@@ -50,22 +66,40 @@ impl<'a> Facts<'a> {
 
     /// Returns the mean ratio of a policy with the paper's codec.
     pub(super) fn ratio(&self, policy: Policy, group: Group) -> Option<f64> {
-        self.mean(group, |profile| Some(outcome(profile, policy)?.ratio))
+        self.mean(group, |profile| Some(self.outcome(profile, policy)?.ratio))
     }
 
     /// Returns the mean share of entries in buddy memory.
     pub(super) fn overflow(&self, policy: Policy, group: Group) -> Option<f64> {
-        arithmetic(self.profiles(group).filter_map(|profile| Some(outcome(profile, policy)?.mean_overflow)))
+        arithmetic(
+            self.profiles(group).filter_map(|profile| Some(self.outcome(profile, policy)?.mean_overflow)),
+        )
+    }
+
+    /// Returns the mean ratio with one target for a program: its own ratio rounded down.
+    pub(super) fn rounded(&self, group: Group) -> Option<f64> {
+        self.mean(group, |profile| Some(rounded_down(profile, self.codec)?.target.ratio()))
+    }
+
+    /// Returns the mean share of entries in buddy memory with that target.
+    pub(super) fn rounded_overflow(&self, group: Group) -> Option<f64> {
+        arithmetic(
+            self.profiles(group).filter_map(|profile| Some(rounded_down(profile, self.codec)?.overflow)),
+        )
+    }
+
+    pub(super) fn rounded_of(&self, name: &str) -> Option<f64> {
+        Some(rounded_down(self.profile(name)?, self.codec)?.target.ratio())
     }
 
     pub(super) fn ratio_of(&self, policy: Policy, name: &str) -> Option<f64> {
-        Some(outcome(self.profile(name)?, policy)?.ratio)
+        Some(self.outcome(self.profile(name)?, policy)?.ratio)
     }
 
     /// Returns mean ratio and mean overflow at a threshold.
     pub(super) fn at_threshold(&self, threshold: f64, group: Group) -> Option<(f64, f64)> {
         let points: Vec<&SweepPoint> =
-            self.profiles(group).filter_map(|profile| swept(profile, threshold)).collect();
+            self.profiles(group).filter_map(|profile| swept(profile, self.codec, threshold)).collect();
         let ratio = geometric(points.iter().map(|point| point.ratio))?;
         Some((ratio, arithmetic(points.iter().map(|point| point.mean_overflow))?))
     }
@@ -75,7 +109,7 @@ impl<'a> Facts<'a> {
         let profile = self.profile(name)?;
         let (mut all, mut device) = (0, 0);
         for (info, sizes) in profile.run.allocations.iter().zip(&profile.allocations) {
-            let target = conservative_target(sizes.histograms.get("bpc")?, threshold, false);
+            let target = conservative_target(sizes.histograms.get(self.codec)?, threshold, false);
             all += info.entries() * ENTRY_BYTES as u64;
             device += info.entries() * target.device_bytes() as u64;
         }
@@ -85,8 +119,9 @@ impl<'a> Facts<'a> {
     /// Returns how many workloads but HPGMG are within a tenth of the best ratio, and of how many.
     pub(super) fn near_best(&self) -> Option<(usize, usize)> {
         let others = self.subjects.iter().filter(|subject| subject.name != "hpgmg");
-        let share =
-            |profile: &Profile| Some(outcome(profile, Policy::Allocation16x)?.ratio / profile.best_ratio?);
+        let share = |profile: &Profile| {
+            Some(self.outcome(profile, Policy::Allocation16x)?.ratio / profile.best_ratio?)
+        };
         let shares: Vec<f64> = others.filter_map(|subject| share(subject.profile?)).collect();
         let near = shares.iter().filter(|share| **share >= 0.9).count();
         (!shares.is_empty()).then_some((near, shares.len()))
@@ -120,7 +155,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the overflow of a workload in its smallest and largest snapshot, with fixed targets.
     pub(super) fn overflow_range(&self, name: &str) -> Option<(f64, f64)> {
-        let shares = &outcome(self.profile(name)?, Policy::Allocation16x)?.overflow;
+        let shares = &self.outcome(self.profile(name)?, Policy::Allocation16x)?.overflow;
         let most = shares.iter().copied().reduce(f64::max)?;
         Some((shares.iter().copied().reduce(f64::min)?, most))
     }
@@ -163,8 +198,11 @@ impl<'a> Facts<'a> {
         let profile = self.profile(name)?;
         let (mut all, mut low) = (0u64, 0u64);
         for (info, sizes) in profile.run.allocations.iter().zip(&profile.allocations) {
-            let target =
-                conservative_target(sizes.histograms.get("bpc")?, buddy_profile::DEFAULT_THRESHOLD, false);
+            let target = conservative_target(
+                sizes.histograms.get(self.codec)?,
+                buddy_profile::DEFAULT_THRESHOLD,
+                false,
+            );
             all += info.bytes;
             low += if target.device_bytes() >= Target::X2.device_bytes() { info.bytes } else { 0 };
         }
@@ -180,12 +218,13 @@ impl<'a> Facts<'a> {
     pub(super) fn mean_speed(&self, group: Option<Group>, mode: Mode, link: u32) -> Option<f64> {
         let is_in = |one: &&Subject<'_>| group.is_none_or(|group| one.hpc == (group == Group::Hpc));
         let of = self.subjects.iter().filter(is_in);
-        geometric(of.filter_map(|subject| self.speed(subject.name, mode, link)))
+        let speeds: Option<Vec<f64>> = of.map(|subject| self.speed(subject.name, mode, link)).collect();
+        geometric(speeds?)
     }
 
-    /// Returns the loss of speed, negative for a gain.
+    /// Returns the time more than the ideal GPU takes, negative for a gain.
     pub(super) fn slowdown(&self, name: &str, mode: Mode, link: u32) -> Option<f64> {
-        self.speed(name, mode, link).map(|speed| 1.0 - speed)
+        self.speed(name, mode, link).map(|speed| 1.0 / speed - 1.0)
     }
 
     /// Returns the share of accesses that used the link.
@@ -234,7 +273,7 @@ impl<'a> Facts<'a> {
 /// Returns the largest ratio of any workload.
 pub(super) fn largest_ratio(facts: &Facts<'_>) -> Option<f64> {
     let all = facts.profiles(Group::Hpc).chain(facts.profiles(Group::Dl));
-    all.filter_map(|profile| Some(outcome(profile, Policy::Allocation16x)?.ratio)).reduce(f64::max)
+    all.filter_map(|profile| Some(facts.outcome(profile, Policy::Allocation16x)?.ratio)).reduce(f64::max)
 }
 
 /// Returns the batch from which the memory of each network grows.
@@ -266,12 +305,8 @@ pub(super) fn largest_batch(name: &str) -> Option<u64> {
     Some(projection.largest[0])
 }
 
-fn outcome(profile: &Profile, policy: Policy) -> Option<&PolicyOutcome> {
-    profile.outcome(policy, "bpc")
-}
-
-fn swept(profile: &Profile, threshold: f64) -> Option<&SweepPoint> {
-    profile.sweep.iter().find(|point| point.codec == "bpc" && (point.threshold - threshold).abs() < 1e-9)
+fn swept<'p>(profile: &'p Profile, codec: &str, threshold: f64) -> Option<&'p SweepPoint> {
+    profile.sweep.iter().find(|point| point.codec == codec && (point.threshold - threshold).abs() < 1e-9)
 }
 
 fn maps(profile: &Profile) -> impl Iterator<Item = &PageMap> {

@@ -10,7 +10,10 @@ use self::{
     facts::Facts,
     list::{CLAIMS, constants},
 };
-use crate::{About, Experiment, Findings};
+use crate::{
+    About, Experiment, Findings,
+    reading::{Reading, SECOND},
+};
 
 /// The claims of the paper, one by one.
 #[derive(Debug)]
@@ -129,7 +132,9 @@ impl Experiment for Claims {
                    the paper's, or if a statement about all is true of more than half. Bounds and other statements hold or differ. The last column says where our result comes from: \
                    measured (memory of the programs of this run), recorded (on a GPU), simulated (recorded simulations of \
                    the model GPU), modelled (an analytical model), built (a property of the code that a test holds). The \
-                   second table lists constants of the design; they are chosen, not results.",
+                   second table lists constants of the design; they are chosen, not results. The third repeats the \
+                   simulated claims with the paper's ratios and overflow imposed, the fourth the claims about memory with \
+                   the second reading of BPC.",
         }
     }
 
@@ -138,23 +143,41 @@ impl Experiment for Claims {
     }
 
     fn draw(&self, found: &Findings) -> Figure {
-        let facts = Facts::new(found);
-        let rows: Vec<Row> = CLAIMS.iter().map(|claim| Row::new(claim, &facts)).collect();
-        let columns = ["section", "claim", "paper", "ours", "verdict", "source"];
-        let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
-        let known = Verdict::ALL.into_iter().filter(|verdict| count(*verdict) > 0);
-        let counts: Vec<String> =
-            known.map(|verdict| format!("{} {}", count(verdict), verdict.name())).collect();
-        let title = format!("{} claims: {}", rows.len(), counts.join(", "));
-        let claims = table(title, &columns, rows.iter().map(Row::cells).collect());
+        let claims = judged("claims", rows(|_| true, &Facts::new(found)));
         let columns = ["section", "constant", "paper", "ours"];
         let chosen = table("Constants of the design".to_owned(), &columns, constants());
+        let simulated = |claim: &Claim| claim.place == "4.2" && claim.source == Source::Simulated;
+        let title = "claims of section 4.2 with the paper's ratios and overflow imposed";
+        let imposed = rows(simulated, &Facts::imposed(found)).into_iter().map(Row::imposed);
+        let imposed = judged(title, imposed.filter(Row::is_known).collect());
+        let second = Reading::of(found, SECOND);
+        let memory = |claim: &Claim| {
+            let of_memory = matches!(claim.source, Source::Measured | Source::Recorded);
+            of_memory && claim.place.starts_with("3.")
+        };
+        let title = "claims of section 3 with the second reading of BPC, bpc-best";
+        let facts = Facts::read_as(found, second.subjects(found), SECOND.name());
+        let again = judged(title, rows(memory, &facts).into_iter().filter(Row::is_known).collect());
         Figure {
-            panels: vec![Panel::Table(claims), Panel::Table(chosen)],
+            panels: [claims, chosen, imposed, again].map(Panel::Table).into(),
             missing: found.missing(),
             ..self.about().figure()
         }
     }
+}
+
+fn rows(chosen: impl Fn(&Claim) -> bool, facts: &Facts<'_>) -> Vec<Row> {
+    CLAIMS.iter().filter(|claim| chosen(claim)).map(|claim| Row::new(claim, facts)).collect()
+}
+
+/// Returns the table of some claims, with a count of the verdicts in its title.
+fn judged(what: &str, rows: Vec<Row>) -> Grid {
+    let columns = ["section", "claim", "paper", "ours", "verdict", "source"];
+    let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+    let known = Verdict::ALL.into_iter().filter(|verdict| count(*verdict) > 0);
+    let counts: Vec<String> = known.map(|verdict| format!("{} {}", count(verdict), verdict.name())).collect();
+    let title = format!("{} {what}: {}", rows.len(), counts.join(", "));
+    table(title, &columns, rows.iter().map(Row::cells).collect())
 }
 
 fn table(title: String, columns: &[&str], rows: Vec<Vec<GridCell>>) -> Grid {
@@ -168,8 +191,10 @@ struct Row {
     text: &'static str,
     paper: String,
     ours: String,
+    /// Condition of our result; may be empty.
+    note: &'static str,
     verdict: Verdict,
-    source: Source,
+    source: &'static str,
 }
 
 impl Row {
@@ -192,19 +217,30 @@ impl Row {
             }
             Test::None(why) => (String::new(), Some(why.to_owned()), Some(Verdict::NotTestable)),
         };
-        let note = if claim.note.is_empty() { String::new() } else { format!("; {}", claim.note) };
         Self {
             place: claim.place,
             text: claim.text,
             paper,
-            ours: ours.map(|ours| ours + &note).unwrap_or_default(),
+            ours: ours.unwrap_or_default(),
+            note: claim.note,
             verdict: verdict.unwrap_or(Verdict::NotMeasured),
-            source: claim.source,
+            source: claim.source.name(),
         }
     }
 
+    fn is_known(&self) -> bool {
+        self.verdict != Verdict::NotMeasured
+    }
+
+    /// Marks a result of imposed ratios, to which the notes on our data do not apply.
+    fn imposed(self) -> Self {
+        Self { note: "", source: "imposed", ..self }
+    }
+
     fn cells(&self) -> Vec<GridCell> {
-        let texts = [self.place, self.text, &self.paper, &self.ours, self.verdict.name(), self.source.name()];
+        let note = if self.ours.is_empty() || self.note.is_empty() { "" } else { "; " };
+        let ours = format!("{}{note}{}", self.ours, if note.is_empty() { "" } else { self.note });
+        let texts = [self.place, self.text, &self.paper, &ours, self.verdict.name(), self.source];
         texts.map(GridCell::from).into()
     }
 }
@@ -228,9 +264,12 @@ mod tests {
     #[test]
     fn every_claim_has_one_row_and_a_section() {
         let figure = Claims.draw(&findings());
-        let [Panel::Table(claims), Panel::Table(constants)] = &figure.panels[..] else {
-            panic!("two tables")
+        let [Panel::Table(claims), Panel::Table(constants), Panel::Table(imposed), Panel::Table(again)] =
+            &figure.panels[..]
+        else {
+            panic!("four tables")
         };
+        assert!(imposed.rows.len() > 10 && !again.rows.is_empty());
         assert_eq!(claims.rows.len(), CLAIMS.len());
         assert!(claims.rows.iter().chain(&constants.rows).all(|row| row.len() > 3));
         let mut texts: Vec<&str> = CLAIMS.iter().map(|claim| claim.text).collect();
