@@ -70,6 +70,7 @@ fetch_one() (
 )
 
 locked=requirements-test.txt oldest=requirements-oldest.txt vllm=requirements-vllm.txt
+diffusers=requirements-diffusers.txt
 # The ends of the range in python/pyproject.toml.
 vllm_versions="0.26.0 0.33.0"
 
@@ -104,15 +105,20 @@ fetch_vllm() {
 fetch() {
     fetch_one "$locked"
     fetch_one "$oldest"
+    fetch_one "$diffusers"
 }
 
-tests() { "$environment/bin/python" -m pytest -p no:cacheprovider "$@"; }
+results=target/python-results
+
+# Runs tests; the first argument names the file of their results.
+tests() { "$environment/bin/python" -m pytest -p no:cacheprovider --junitxml="$results/$1.xml" "${@:2}"; }
 
 torch() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
     fetch
-    PYTHONPATH=$(folder_of "$locked") tests python/tests
-    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests python/tests/test_transformers.py python/tests/test_experts.py
+    PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers") tests newest python/tests
+    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest python/tests/test_transformers.py python/tests/test_experts.py
+    python3 tools/support_matrix.py --check "$results/newest.xml" "$results/oldest.xml"
 }
 
 vllm() {
@@ -121,7 +127,7 @@ vllm() {
     fetch_vllm
     for version in $vllm_versions; do
         echo "vLLM $version"
-        PYTHONPATH=$(vllm_folder "$version"):$(folder_of "$locked"):$(folder_of "$vllm") tests python/tests/serving
+        PYTHONPATH=$(vllm_folder "$version"):$(folder_of "$locked"):$(folder_of "$vllm") tests "vllm-$version" python/tests/serving
     done
 }
 

@@ -59,12 +59,14 @@ class BuddyConfig(QuantizationConfigMixin):
     too.
     """
 
+    METHOD = NAME
+
     def __init__(self, exact: bool = False, compiled: bool = False, modules_to_not_convert: list[str] | None = None,
                  quant_method: str = NAME, **unknown):
         if unknown:
             known = "exact, compiled, modules_to_not_convert"
             raise ValueError(f"BuddyConfig has no option {', '.join(map(repr, sorted(unknown)))}; those known are {known}")
-        self.quant_method, self.exact, self.compiled = NAME, exact, compiled
+        self.quant_method, self.exact, self.compiled = self.METHOD, exact, compiled
         self.modules_to_not_convert = modules_to_not_convert
 
     def get_loading_attributes(self):

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Writes docs/reference/support.md, the table of what is supported, from the tests that ran.
+
+    tools/support_matrix.py RESULTS...           writes the page
+    tools/support_matrix.py --check RESULTS...   fails unless the page is as the results say
+
+RESULTS are JUnit files of pytest; one that is named `oldest*.xml` ran with the oldest Transformers.
+A row names its tests by a regular expression; without a passed test, or with a failed one, it fails.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGE = ROOT / "docs/reference/support.md"
+# Features by section: name, how, and a pattern of the tests that show it.
+FEATURES = {
+    "Models": [
+        ("packed in memory, `compress_`", "same bits on the CPU", r"test_compress.*packed_models_compute"),
+        ("packed while loading, and packed folders", "same bits on the CPU", r"test_transformers.*folder_loads_packed"),
+        ("packed experts", "same bits on the CPU", r"test_experts.*compute_the_bits"),
+        ("saving plain and packed folders", "same bits", r"test_transformers.*(saved_folders|saved_packed)"),
+        ("options, `modules_to_not_convert`, `dequantize`", "", r"test_transformers.*(unknown_options|not_convert|dequantize)"),
+        ("packed KV cache, assisted decoding, prompt lookup, `crop`", "same bits on the CPU; no beam search", r"test_transformers.*(lookup|cropped|beam|keys_and_values)"),
+        ("diffusion transformers", "same bits on the CPU", r"test_diffusers.*compute_save"),
+    ],
+    "PyTorch": [
+        ("`torch.compile`", "as one graph", r"test_compress.*compile_as_one_graph"),
+        ("compiled `generate` with a static cache", "", r"test_transformers.*compiled_generation"),
+        ("DDP, FSDP2", "two processes, gloo", r"test_distributed.*two_processes"),
+        ("`compress_saved`: packed saved tensors", "gradients bit-equal", r"test_saved\."),
+        ("CUDA graphs", "launch arguments with a stub driver; on a GPU by `tools/torch_check.py`", r"test_linear_plan.*linear_plan"),
+    ],
+    "Adapters": [
+        ("LoRA (PEFT): train, merge, unmerge", "gradients and merges exact", r"test_adapters.*peft"),
+        ("Transformers' `Trainer`", "", r"test_adapters.*trainer"),
+        ("LoRA in Diffusers", "train and fuse, exact", r"test_diffusers.*lora"),
+    ],
+}
+# GPUs: what CI compiles, and what records measured.
+GPUS = [
+    ("8.0 to 8.9 (Ampere, Ada)", "pack, unpack, buffers; layers unpack and call cuBLAS", "compiled for sm_80", "no"),
+    ("9.0 (Hopper)", "also linear layers, experts and attention on packed data", "compiled for sm_90; emulated", "H200; experts not yet"),
+    ("10.0 and later (Blackwell)", "as 8.0", "compiled for sm_100", "no"),
+    ("CPU", "pack, unpack, layers by unpacking", "tests", "yes"),
+]
+DTYPES = [("bf16", "weights in layers, KV cache, any tensor"), ("fp16, fp32, fp64, int64, complex64", "tensors and saved tensors, by `pack`"),
+          ("other dtypes", "tensors, by `pack`")]
+
+
+class Results:
+    """Passed and failed tests of the result files."""
+
+    def __init__(self, paths):
+        self.passed, self.failed = {"newest": [], "oldest": []}, []
+        for path in paths:
+            kind = "oldest" if path.name.startswith("oldest") else "newest"
+            for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+                name = f"{case.get('classname')}.{case.get('name')}"
+                outcomes = {child.tag for child in case}
+                if outcomes & {"failure", "error"}:
+                    self.failed.append(name)
+                elif "skipped" not in outcomes:
+                    self.passed[kind].append(name)
+
+    def matching(self, pattern, kind="newest"):
+        return [name for name in self.passed[kind] if re.search(pattern, name)]
+
+    def parameters(self, pattern, kind):
+        """Returns the families, the first parameter of each test that matches."""
+        found = (re.search(r"\[([^\]]*)\]$", name) for name in self.matching(pattern, kind))
+        return {one.group(1).split("-")[-1] if one.group(1).startswith(("eager", "batched", "grouped")) else one.group(1) for one in found if one}
+
+
+def versions(name):
+    """Returns package versions of a requirements file."""
+    lines = (ROOT / "python" / name).read_text().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]])
+
+
+def families(results):
+    """Returns the rows of model families and whether each ran with both ends of Transformers."""
+    pattern = r"test_transformers\.test_a_packed_folder_loads_packed|test_experts\.test_folders_load_packed"
+    newest, oldest = (results.parameters(pattern, kind) for kind in ("newest", "oldest"))
+    diffusion = results.parameters(r"test_diffusers\.test_packed_transformers", "newest")
+    rows = [[one, "yes" if one in newest else "no", "yes" if one in oldest else "no", "-"] for one in sorted(newest | oldest)]
+    return rows + [[one, "-", "-", "yes"] for one in sorted(diffusion)]
+
+
+def page(results):
+    newest, oldest = versions("requirements-test.txt"), versions("requirements-oldest.txt")
+    diffusers = versions("requirements-diffusers.txt")
+    ends = f"{oldest['transformers']} to {newest['transformers']}"
+    parts = ["# What is supported", "Written by `tools/support_matrix.py` from the results of CI's Python tests; a row without a passed test\n"
+             "is an error there. \"Same bits\" is `torch.equal` with the plain model.",
+             "## Versions", table(["package", "tested"], [["PyTorch", newest["torch"]], ["Transformers", ends], ["PEFT", newest["peft"]],
+                                                          ["Accelerate", newest["accelerate"]], ["Diffusers", diffusers["diffusers"]]]),
+             "## Hardware", table(["GPU, compute capability", "what works", "checked in CI", "measured"], map(list, GPUS)),
+             "## Dtypes", table(["dtype", "packed"], map(list, DTYPES)),
+             "## Architectures", "Tiny random models on the CPU, packed while loading and from packed folders.",
+             table(["family", f"Transformers {newest['transformers']}", f"Transformers {oldest['transformers']}", f"Diffusers {diffusers['diffusers']}"], families(results)),
+             "## Features"]
+    for section, rows in FEATURES.items():
+        parts += [f"### {section}", table(["feature", "how"], [[feature, how] for feature, how, _ in rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", type=pathlib.Path)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    results = Results(options.results)
+    missing = [feature for rows in FEATURES.values() for feature, _, pattern in rows if not results.matching(pattern)]
+    if missing or results.failed:
+        sys.exit(f"features without a passed test: {missing}; failed tests: {results.failed}")
+    text = page(results)
+    if not options.check:
+        PAGE.write_text(text)
+    elif PAGE.read_text() != text:
+        sys.exit(f"{PAGE.relative_to(ROOT)} is not what the results say: run tools/support_matrix.py {' '.join(map(str, options.results))}")
+
+
+if __name__ == "__main__":
+    main()
