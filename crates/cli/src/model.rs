@@ -35,6 +35,11 @@ pub(crate) struct Pack {
     /// Unpack each file again and compare every byte with the original
     #[arg(long)]
     verify: bool,
+
+    /// Pack to 0.70 of the size instead of 0.754, for storage: `buddy unpack` and `verify` read it;
+    /// loading it onto a GPU is not supported yet
+    #[arg(long)]
+    tight: bool,
 }
 
 /// Give the original files of a packed model back, byte for byte
@@ -71,7 +76,7 @@ impl Pack {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
         let job = Job { from: &self.from, to: &self.out, verify: self.verify };
-        timed(&job, "packed", buddy_model::pack)?;
+        timed(&job, "packed", if self.tight { buddy_model::pack_tight } else { buddy_model::pack })?;
         if self.verify {
             output::print("verified: every byte\n")?;
         }

@@ -8,13 +8,12 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use buddy_codec::Frozen;
 use buddy_snapshot::{Array, write_atomic};
 
 use crate::{
     Error, Plan, Progress, checksum,
     header::{self, Checksums, LENGTH, Original, Plain, Written, not_packed},
-    matrix,
+    matrix::{self, Layout},
 };
 
 /// Bytes of plain tensors that are copied or compared at a time.
@@ -34,18 +33,23 @@ pub struct Sizes {
 /// # Errors
 /// [`Error::Packed`], or an error of a file.
 pub fn pack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Sizes, Error> {
-    pack_one(from, to, progress).map(|(sizes, _)| sizes)
+    pack_one(from, to, Layout::Frozen, progress).map(|(sizes, _)| sizes)
 }
 
 /// Packs one file; returns the checksum of its header too.
-pub(crate) fn pack_one(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(Sizes, String), Error> {
+pub(crate) fn pack_one(
+    from: &Path,
+    to: &Path,
+    layout: Layout,
+    progress: Progress<'_>,
+) -> Result<(Sizes, String), Error> {
     let plain = Plain::open(from)?;
     if plain.is_packed()? {
         return Err(Error::Packed.of(from));
     }
     let mut checksum = String::new();
     let done = whole(from, to, |out| {
-        checksum = write_packed(out, &plain, progress)?;
+        checksum = write_packed(out, &plain, layout, progress)?;
         Ok(())
     });
     done.map_err(|error| error.of_either(from, to))?;
@@ -75,12 +79,17 @@ pub(crate) fn whole(
 
 /// Writes frozen matrices, each aligned to 128 bytes, then all other tensors, and last the header,
 /// once sizes are known. Returns the header's checksum.
-fn write_packed(out: &mut BufWriter<File>, plain: &Plain, progress: Progress<'_>) -> Result<String, Error> {
+fn write_packed(
+    out: &mut BufWriter<File>,
+    plain: &Plain,
+    layout: Layout,
+    progress: Progress<'_>,
+) -> Result<String, Error> {
     let start = header::room(plain)?;
     let (mut at, mut written, mut kept) = (start as u64, Vec::new(), Vec::new());
     for array in &plain.arrays {
         let frozen = match Plan::of(array) {
-            Plan::Freeze { row } => matrix::write(out.get_ref(), at, array, row, progress)
+            Plan::Freeze { row } => matrix::write(out.get_ref(), at, array, (row, layout), progress)
                 .map_err(|error| error.at(&array.name))?,
             Plan::Keep => None,
         };
@@ -173,9 +182,7 @@ impl Opened {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let check = || {
             let found = if is_frozen(array, bytes) {
-                let frozen = Frozen::open(array.bytes())?;
-                frozen.check().map_err(|_| Error::Damaged)?;
-                frozen.checksum().map(checksum::text)
+                matrix::checksum(array.bytes())?.map(checksum::text)
             } else {
                 Some(checksum::of(array.bytes()))
             };

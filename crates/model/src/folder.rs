@@ -17,6 +17,7 @@ use crate::{
     file::{Opened, pack_one, unpack_one, verify_file, whole},
     header::{Plain, signature},
     manifest::{CONFIG, Manifest, Origin, Shard, packed_config},
+    matrix::Layout,
 };
 
 /// Paths and options: a file to a file, or a folder to a folder.
@@ -61,12 +62,25 @@ impl Report {
 /// [`Error::Special`] for files that cannot be copied, [`Error::Occupied`] and [`Error::Another`]
 /// for a folder of something else, or an error of a file.
 pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
+    pack_as(job, Layout::Frozen, progress)
+}
+
+/// Packs a model with [tight](buddy_codec::tighten) matrices: smaller, for storage and transport.
+/// Loaders for GPUs do not read them yet; [`unpack`] and [`verify`](crate::verify) do.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn pack_tight(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
+    pack_as(job, Layout::Tight, progress)
+}
+
+fn pack_as(job: &Job<'_>, layout: Layout, progress: Progress<'_>) -> Result<Report, Error> {
     refuse_same(job)?;
     if !job.from.is_dir() {
         require_safetensors(job.from)?;
         require_matrix([job.from])?;
         discard_beside(job.to);
-        let (sizes, _) = pack_one(job.from, job.to, progress)?;
+        let (sizes, _) = pack_one(job.from, job.to, layout, progress)?;
         verify(job, job.from, job.to, progress)?;
         return Ok(Report { sizes, files: 1, ..Report::default() });
     }
@@ -85,7 +99,7 @@ pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     manifest.write(job.to)?;
     let mut report = Report::default();
     for name in &content.shards {
-        pack_shard(job, name, &mut manifest, &mut report, progress)?;
+        pack_shard((job, layout), name, &mut manifest, &mut report, progress)?;
     }
     for name in content.others.iter().filter(|name| *name != CONFIG) {
         let sum = copy(&job.from.join(name), &job.to.join(name), None)?;
@@ -104,7 +118,7 @@ pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
 /// Packs one file of a folder, unless it was packed before from a file of the same length and time
 /// and is undamaged.
 fn pack_shard(
-    job: &Job<'_>,
+    (job, layout): (&Job<'_>, Layout),
     name: &str,
     manifest: &mut Manifest,
     report: &mut Report,
@@ -123,7 +137,7 @@ fn pack_shard(
         report.add(Sizes { plain: plain.len(), packed });
         progress(plain.len());
     } else {
-        let (sizes, checksum) = pack_one(&from, &to, progress)?;
+        let (sizes, checksum) = pack_one(&from, &to, layout, progress)?;
         let origin = Origin::of(&plain, sizes.packed);
         manifest.files.insert(name.to_owned(), Shard { origin, checksum });
         manifest.write(job.to)?;

@@ -23,7 +23,7 @@ mod matrix;
 pub use check::{Checked, verify, verify_shards};
 pub use error::Error;
 pub use file::{Sizes, pack_file, unpack_file, verify_file};
-pub use folder::{Job, Report, pack, unpack};
+pub use folder::{Job, Report, pack, pack_tight, unpack};
 pub use header::Plan;
 
 /// Receives the number of bytes of the plain files that are done.

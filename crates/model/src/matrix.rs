@@ -2,7 +2,7 @@
 
 use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
-use buddy_codec::{Bf16, Codec, Frozen, FrozenHeader, FrozenPiece};
+use buddy_codec::{Bf16, Codec, Frozen, FrozenHeader, FrozenPiece, Tight, TightHeader, tighten};
 use buddy_core::{ENTRY_BYTES, Entry, Target};
 use buddy_snapshot::Array;
 use rayon::prelude::*;
@@ -15,6 +15,18 @@ const PIECE: usize = 1 << 20;
 const BATCH: usize = 32;
 /// Entries sampled over the matrix to choose the window.
 const SAMPLE: usize = 1 << 14;
+
+/// The share of the plain bytes that frozen weights take, as a fraction: tight ones take less.
+const FROZEN_SHARE: (u64, u64) = (754, 1000);
+
+/// Layout of the matrices of a packed model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// As frozen buffers.
+    Frozen,
+    /// As tight matrices, where they are smaller.
+    Tight,
+}
 
 /// Returns the codec for a matrix, with a window chosen from a sample.
 pub(crate) fn codec(data: &[u8]) -> Codec {
@@ -78,10 +90,17 @@ pub(crate) fn write(
     out: &File,
     at: u64,
     array: &Array,
-    row: u32,
+    (row, layout): (u32, Layout),
     progress: Progress<'_>,
 ) -> Result<Option<(u64, u128)>, Error> {
     let (data, target) = (array.bytes(), Target::X4Over3);
+    if layout == Layout::Tight
+        && let Some(written) = write_tight(out, at, data, row)?
+    {
+        progress(data.len() as u64);
+        array.release(0..data.len());
+        return Ok(Some(written));
+    }
     let mut header = FrozenHeader { codec: codec(data), target, bytes: data.len() as u64, row, sectors: 0 };
     let (mut rest, device) = (Rest::default(), at + header.parts().device.start);
     for batch in pieces(&header).chunks(BATCH) {
@@ -107,12 +126,58 @@ pub(crate) fn write(
     Ok(Some((header.parts().total, checksum)))
 }
 
-/// Reads a frozen matrix in pieces; passes each to `put` with its offset in the plain data.
+/// Writes a tight matrix. Returns `None` if a frozen one would be smaller.
+fn write_tight(out: &File, at: u64, data: &[u8], row: u32) -> Result<Option<(u64, u128)>, Error> {
+    let packed = tighten(row, data)?;
+    if packed.len() as u64 * FROZEN_SHARE.1 >= data.len() as u64 * FROZEN_SHARE.0 {
+        return Ok(None);
+    }
+    out.write_all_at(&packed, at).map_err(Error::Write)?;
+    Ok(Tight::open(&packed)?.checksum().map(|checksum| (packed.len() as u64, checksum)))
+}
+
+/// Checks a packed matrix and returns its checksum, if it has one.
+pub(crate) fn checksum(packed: &[u8]) -> Result<Option<u128>, Error> {
+    if TightHeader::is_tight(packed) {
+        let tight = Tight::open(packed)?;
+        tight.check().map_err(|_| Error::Damaged)?;
+        return Ok(tight.checksum());
+    }
+    let frozen = Frozen::open(packed)?;
+    frozen.check().map_err(|_| Error::Damaged)?;
+    Ok(frozen.checksum())
+}
+
+/// Reads a tight matrix in pieces.
+fn read_tight(
+    packed: &Array,
+    expected: u64,
+    put: impl Fn(u64, &[u8]) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let tight = Tight::open(packed.bytes())?;
+    if tight.header().bytes != expected {
+        let why = format!("it holds {} bytes where the original has {expected}", tight.header().bytes);
+        return Err(crate::header::not_packed(why));
+    }
+    let mut buffer = vec![0; (PIECE * BATCH).min(expected as usize)];
+    for start in (0..expected).step_by(PIECE * BATCH) {
+        let bytes = buffer.len().min((expected - start) as usize);
+        tight.read_entries(start / ENTRY_BYTES as u64, &mut buffer[..bytes])?;
+        put(start, &buffer[..bytes])?;
+    }
+    packed.release(0..packed.bytes().len());
+    Ok(())
+}
+
+/// Reads a packed matrix in pieces; passes each to `put` with its offset in the plain data.
 pub(crate) fn read(
     packed: &Array,
     expected: u64,
     put: impl Fn(u64, &[u8]) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
+    if TightHeader::is_tight(packed.bytes()) {
+        return read_tight(packed, expected, put);
+    }
     let frozen = Frozen::open(packed.bytes())?;
     if frozen.header().bytes != expected {
         let why = format!("it holds {} bytes where the original has {expected}", frozen.header().bytes);

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use buddy_codec::{Frozen, freeze, samples::Noise, seal};
 use buddy_core::Target;
-use buddy_model::{Error, Job, Report, pack, unpack, verify_file};
+use buddy_model::{Error, Job, Report, pack, pack_tight, unpack, verify, verify_file};
 use common::{files, normal, write};
 use safetensors::{Dtype, SafeTensors};
 
@@ -54,6 +54,20 @@ fn every_byte_of_every_file_comes_back() {
     assert_eq!((report.files, report.resumed), (2, 0));
     assert!((report.sizes.packed as f64) < 0.79 * report.sizes.plain as f64, "{report:?}");
     unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ()).unwrap();
+    assert_eq!(files(&back), files(&plain));
+}
+
+#[test]
+fn tight_models_are_smaller_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plain, packed, tight, back] =
+        ["plain", "packed", "tight", "back"].map(|name| folder.path().join(name));
+    model(&plain);
+    let frozen = job(&plain, &packed).unwrap().sizes.packed;
+    let report = pack_tight(&Job { from: &plain, to: &tight, verify: true }, &|_| ()).unwrap();
+    assert!(report.sizes.packed < frozen, "{report:?}, frozen {frozen}");
+    assert_eq!(verify(&tight, &|_| ()).unwrap().unchecked, 0);
+    unpack(&Job { from: &tight, to: &back, verify: false }, &|_| ()).unwrap();
     assert_eq!(files(&back), files(&plain));
 }
 

@@ -155,7 +155,8 @@ impl FrozenHeader {
         match (word(8), word(36)) {
             (VERSION | SEALED, _) | (VERSION_1, 0) => {}
             (VERSION_1, _) => return Err(invalid("a matrix of version 1; pack the data again")),
-            _ => return Err(invalid("unknown version; this library reads 1 to 3")),
+            (4, _) => return Err(invalid("a tight matrix; `buddy unpack` gives the model back")),
+            _ => return Err(invalid("unknown version; this library reads 1 to 4")),
         }
         let target = Target::ALL
             .get(word(12) as usize)

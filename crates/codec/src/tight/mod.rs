@@ -128,11 +128,16 @@ impl<'a> Tight<'a> {
     /// # Errors
     /// [`Error::Damaged`] if they differ.
     pub fn check(&self) -> Result<bool, Error> {
-        match header::stored_checksum(self.bytes) {
-            0 => Ok(false),
-            stored if stored == checksum(&self.header, self.bytes) => Ok(true),
-            _ => Err(Error::Damaged),
+        match self.checksum() {
+            None => Ok(false),
+            Some(stored) if stored == checksum(&self.header, self.bytes) => Ok(true),
+            Some(_) => Err(Error::Damaged),
         }
+    }
+
+    /// Returns the stored checksum, if there is one.
+    pub fn checksum(&self) -> Option<u128> {
+        Some(header::stored_checksum(self.bytes)).filter(|&stored| stored != 0)
     }
 
     /// Reads one entry: 64 values of a row.
