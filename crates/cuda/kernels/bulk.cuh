@@ -189,6 +189,18 @@ BUDDY_FN void cp_async_mbarrier_arrive(Barrier barrier) {
 // Makes initialised mbarriers visible to copies and to the cluster.
 BUDDY_FN void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
+BUDDY_FN u32 lds16(u32 at) {
+    u32 v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+// Loads if the condition is not zero, without a branch; otherwise gives 0.
+BUDDY_FN u32 lds16_if(u32 condition, u32 at) {
+    u32 v = 0;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\n@p ld.shared.u16 %0, [%2];\n}" : "+r"(v) : "r"(condition), "r"(at) : "memory");
+    return v;
+}
+
 BUDDY_FN u32 lds32(u32 at) {
     u32 v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");

@@ -73,7 +73,13 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     }
     lower_registers<S::PRODUCER_REGISTERS>();
     if (warp == S::WARPS) producer.run();
-    if (warp == S::WARPS + 1) produce_nibbles(linear, scheduler, smem);
+    if (warp == S::WARPS + 1) {
+#if BUDDY_LINEAR_TIGHT
+        produce_tight(linear, scheduler, smem);
+#else
+        produce_nibbles(linear, scheduler, smem);
+#endif
+    }
     if (warp == S::WARPS + 2 && elect_one()) {
         prefetch_tensor_map(x);
         produce_x<S::STAGES>(x, scheduler, smem);

@@ -79,10 +79,13 @@ struct Accumulators {
     BUDDY_FN void store(const Linear& linear, const Storage& smem, u32 row_tile, u32 token, u32 first_worker, u32 last_worker, SlotOf slot_of) const {
         u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first = (row_tile + warp) * TILE_ROWS, row = first + FragmentLoader::row_of(lane);
         float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
+        float scale[2] = {linear.weights.scale_of(row, linear.outputs, linear.per_row()), linear.weights.scale_of(row + 8, linear.outputs, linear.per_row())};
         BUDDY_UNROLL
         for (u32 i = 0; i < FOURS; i += BATCH, token += 8 * BATCH) {
             float all[4 * BATCH];
             reduce_partials(linear, i, first_worker, last_worker, slot_of, all);
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 4 * BATCH; k++) all[k] *= scale[k / 2 % 2];
             if (!S::GATED && linear.output == Linear::FP32) {
                 BUDDY_UNROLL
                 for (u32 k = 0; k < 4 * BATCH; k++) {
@@ -212,10 +215,15 @@ struct Fragments {
     u32 upper[2][8], lower[2][8];
 };
 
-// A fragment loaded from shared memory but not decoded: the lane's layout B words, and the slot
-// map.
+#if BUDDY_LINEAR_TIGHT
+typedef TightLoader Loader;
+#else
+typedef FragmentLoader Loader;
+#endif
+
+// A fragment loaded from shared memory but not decoded: the lane's words, and the slot map.
 struct PendingFragment {
-    FragmentLoader::Stored stored;
+    Loader::Stored stored;
     uint2 map;
 };
 
@@ -224,10 +232,19 @@ template <class S>
 struct Consumer {
     const TileScheduler<S>& scheduler;
     const SharedStorage<S>& smem;
-    const FragmentLoader& loader;
+    const Loader& loader;
     u32 tile, first;  // this warp's 16-row tile of the stage, and its first entry
     static constexpr u32 EACH = S::ENTRIES / S::SPLIT_K;
 
+#if BUDDY_LINEAR_TIGHT
+    BUDDY_FN PendingFragment fetch(u32 stage, u32 e) const {
+        u32 lowest = loader.lowest(smem.rows(stage, tile));
+        return {loader.fetch(smem.column(stage, tile, e), smem.nibbles(stage, tile * S::ENTRIES + e), lowest), make_uint2(0, 0)};
+    }
+    BUDDY_FN void decode(const PendingFragment& pending, const KBlock<S>& k_block, u32, u32 e, u32 (&a)[8], u32 (&b)[8]) const {
+        loader.decode(pending.stored, scheduler.per_row, k_block.row_tile(scheduler) + tile, k_block.k * S::ENTRIES + e, a, b);
+    }
+#else
     BUDDY_FN PendingFragment fetch(u32 stage, u32 e) const {
         return {loader.fetch(smem.column(stage, tile, e)), lds64(smem.slot_map(stage, tile * S::ENTRIES + e))};
     }
@@ -245,6 +262,7 @@ struct Consumer {
         irregular.x &= none.x, irregular.y &= none.y;
         loader.load_irregular_rows(smem.tail_owner(stage, number % WARP), smem.tail(stage, number % WARP), number, smem.column(stage, tile, e), first, irregular, a, b);
     }
+#endif
     // Decodes and multiplies one k-block. `pending` is its first fragment and becomes the next
     // k-block's, unless this is the last. `is_reused` says that the previous stage's x will be
     // refilled. `PARITY` is 1 if the previous k-block had an odd number of entries.
@@ -285,7 +303,7 @@ struct Consumer {
 
 template <class S>
 BUDDY_FN void consume(const Linear& linear, const TileScheduler<S>& scheduler, const SharedStorage<S>& smem) {
-    FragmentLoader loader(linear.weights);
+    Loader loader(linear.weights);
     // With split-K, the first warpgroup holds the reduced tile.
     u32 warp = threadIdx.x / WARP, group = S::SPLIT_K > 1 ? __shfl_sync(ALL, warp / 4, 0) : 0;
     Consumer<S> consumer = {scheduler, smem, loader, S::SPLIT_K > 1 ? warp % 4 : warp, group * Consumer<S>::EACH};

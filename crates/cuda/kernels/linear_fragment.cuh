@@ -3,6 +3,7 @@
 // take the fast path; all others are called irregular.
 #pragma once
 #include "linear_pipeline.cuh"
+#include "linear_tight.cuh"
 #include "quarter.cuh"
 
 namespace buddy {
@@ -127,7 +128,7 @@ struct SlotDecoder {
 #pragma unroll 1
         for (u32 i = begin; i < end; i++, k_block.advance(scheduler), state.advance()) {
             smem.weights_full(state.stage).wait(state.phase);
-            u32 owner = lds32(smem.slot_owner(state.stage, slot));
+            u32 owner = IS_TIGHT ? NO_OWNER : lds32(smem.slot_owner(state.stage, slot));
             if (owner != NO_OWNER) decode(state.stage, k_block, slot, owner);
             smem.full(state.stage).arrive();
         }
@@ -241,7 +242,8 @@ BUDDY_FN float bias_of(const Linear& linear, u32 row) {
 // Epilogue of two accumulators of a token: `row` and `row + 8`. Skips those out of range.
 BUDDY_FN void store_outputs(const Linear& linear, u32 row, u32 token, float upper, float lower) {
     if (token >= linear.tokens) return;
-    upper += bias_of(linear, row), lower += bias_of(linear, row + 8);
+    upper = upper * linear.weights.scale_of(row, linear.outputs, linear.per_row()) + bias_of(linear, row);
+    lower = lower * linear.weights.scale_of(row + 8, linear.outputs, linear.per_row()) + bias_of(linear, row + 8);
     u64 at = (u64)token * linear.outputs;
     if (linear.output == Linear::GATED) {
         if (row < linear.outputs) store_value(linear, at / 2 + row / TILE_ROWS * 8 + row % 8, gated(upper, lower));

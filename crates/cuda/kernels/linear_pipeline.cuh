@@ -8,6 +8,7 @@
 #include "entry.cuh"
 #include "frozen.cuh"
 #include "tile.cuh"
+#include "tight.cuh"
 #include "bulk.cuh"
 
 namespace buddy {
@@ -26,6 +27,14 @@ constexpr u32 OUT = 16 * 2 * TILE_ROWS;  // bytes of a warp's 16 x 16 staging ti
 #endif
 constexpr bool IS_PLAIN = BUDDY_LINEAR_PLAIN;
 
+// Weights in the tight layout (tight.cuh), read-only.
+#ifndef BUDDY_LINEAR_TIGHT
+#define BUDDY_LINEAR_TIGHT 0
+#endif
+constexpr bool IS_TIGHT = BUDDY_LINEAR_TIGHT;
+// Bytes of a column's metadata in shared memory: its nibbles, or its descriptor.
+constexpr u32 METADATA = IS_TIGHT ? 16 : 8;
+
 // A bf16 matrix packed at 4/3x, in tiles of 16 rows: entry e of each of the tile's rows, then entry
 // e + 1. The layout of Rust's `PackedMatrixView`.
 struct PackedMatrixView {
@@ -35,9 +44,24 @@ struct PackedMatrixView {
     const u32* index;  // null if every entry has its own sector in the overflow
     u32 sectors;  // sectors in the overflow
     u32 window;     // lowest exponent of layout B's window
+    // In the tight layout `nibbles` are the flags of columns, `overflow` has `sectors` extra words of
+    // two bytes, and `index`, at a multiple of 128 bytes, counts them by pairs of columns.
 
     // bytes of a stored entry, and of a tile's 16 entries of one column
-    static constexpr u32 ENTRY_BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = TILE_ROWS * ENTRY_BYTES;
+    static constexpr u32 ENTRY_BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = IS_TIGHT ? Tight::COLUMN : TILE_ROWS * ENTRY_BYTES;
+    // bytes of a column in shared memory
+    static constexpr u32 STAGED = COLUMN + (IS_TIGHT ? Tight::RESERVE : 0);
+
+    // Tight layout: the row bytes, which begin at the next multiple of 128 bytes behind the index.
+    BUDDY_FN const u8* row_bytes(u32 outputs, u32 per_row) const {
+        u64 counts = (u64)((outputs + TILE_ROWS - 1) / TILE_ROWS) * ((per_row + 1) / 2) + 1;
+        return (const u8*)index + (counts * 4 + 127) / 128 * 128;
+    }
+    // The factor of a row's sums: rows of the tight layout may be stored doubled.
+    BUDDY_FN float scale_of(u32 row, u32 outputs, u32 per_row) const {
+        if (!IS_TIGHT || row >= outputs) return 1.0f;
+        return __ldg(row_bytes(outputs, per_row) + row / TILE_ROWS * Tight::ROWS + Tight::row_byte(row % TILE_ROWS)) & Tight::RAISED ? 0.5f : 1.0f;
+    }
 
     // Returns the last sector of an entry that overflows, or null if the index is out of range.
     BUDDY_FN const u8* last_sector(u64 entry) const {
@@ -83,14 +107,16 @@ struct Shape {
     static constexpr u32 SPARE_REGISTERS = (LAUNCH_REGISTERS * THREADS - PRODUCER_REGISTERS * WARPGROUP) / (WARPGROUPS * WARPGROUP) / 8 * 8, CONSUMER_REGISTERS = SPARE_REGISTERS < 240 ? SPARE_REGISTERS : 240;
     static constexpr u32 ROWS = WARPGROUPS / SPLIT_K * 64, TILES = ROWS / TILE_ROWS, WARPS = WARPGROUPS * 4;
     // Bytes of a 16-row tile of W in a k-block, of a stage's weights, and of its part of x.
-    static constexpr u32 TILE_BYTES = ENTRIES * PackedMatrixView::COLUMN, WEIGHTS_STAGE = TILES * TILE_BYTES;
+    static constexpr u32 TILE_BYTES = ENTRIES * PackedMatrixView::COLUMN, WEIGHTS_STAGE = TILES * ENTRIES * PackedMatrixView::STAGED;
     // X_SHARE: loaded by one CTA of the cluster
     static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STAGE = ENTRIES * X_ENTRY, X_SHARE = X_ENTRY / CLUSTER;
     static constexpr u32 COLUMNS = TILES * ENTRIES;  // columns of 16 entries in a stage
-    static constexpr u32 AT_X = STAGES * WEIGHTS_STAGE, AT_SLOTS = AT_X + STAGES * X_STAGE, AT_TAILS = AT_SLOTS + STAGES * SLOTS * ENTRY;
-    static constexpr u32 AT_OUT = AT_TAILS + STAGES * WARP * SECTOR, AT_TAIL_OWNERS = AT_OUT + WARPS * OUT;
-    static constexpr u32 AT_SLOT_OWNERS = AT_TAIL_OWNERS + STAGES * WARP * 4, AT_NIBBLES = AT_SLOT_OWNERS + STAGES * SLOTS * 4;
-    static constexpr u32 AT_SLOT_MAPS = AT_NIBBLES + STAGES * COLUMNS * 8, AT_BARRIERS = AT_SLOT_MAPS + STAGES * COLUMNS * 8;
+    static constexpr u32 AT_X = STAGES * WEIGHTS_STAGE, AT_SLOTS = AT_X + STAGES * X_STAGE;
+    // Slots, sectors, and their owners are for irregular entries, which the tight layout has none of.
+    static constexpr u32 AT_TAILS = AT_SLOTS + (IS_TIGHT ? 0 : STAGES * SLOTS * ENTRY), AT_OUT = AT_TAILS + (IS_TIGHT ? STAGES * TILES * Tight::ROWS : STAGES * WARP * SECTOR);
+    static constexpr u32 AT_TAIL_OWNERS = AT_OUT + WARPS * OUT, AT_SLOT_OWNERS = AT_TAIL_OWNERS + (IS_TIGHT ? 0 : STAGES * WARP * 4);
+    static constexpr u32 AT_NIBBLES = AT_SLOT_OWNERS + (IS_TIGHT ? 0 : STAGES * SLOTS * 4), AT_SLOT_MAPS = AT_NIBBLES + STAGES * COLUMNS * METADATA;
+    static constexpr u32 AT_BARRIERS = AT_SLOT_MAPS + (IS_TIGHT ? 0 : STAGES * COLUMNS * 8);
     static constexpr u32 WARP_ACCUMULATORS = TILE_ROWS * TOKENS * 4, AT_SPLIT_K = (AT_BARRIERS + STAGES * 32 + 127) / 128 * 128;
     static constexpr u32 BYTES = SPLIT_K == 1 ? AT_BARRIERS + STAGES * 32 : AT_SPLIT_K + (SPLIT_K - 1) * 4 * WARP_ACCUMULATORS;
     static_assert(SPLIT_K == 1 || (SPLIT_K == WARPGROUPS && ENTRIES % SPLIT_K == 0), "one warpgroup to a slice, as many entries to each");
@@ -121,7 +147,10 @@ struct SharedStorage {
     BUDDY_FN u32 tail_owner(u32 stage, u32 lane) const { return shared + S::AT_TAIL_OWNERS + (stage * WARP + lane) * 4; }
     // The 16 nibbles of a column; and 16 four-bit slot numbers: 0 for an entry in layout B, slot +
     // 1, or 15 for an irregular entry that got no slot.
-    BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
+    BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * METADATA; }
+    // Tight layout: the extra words of a tile, and its row bytes.
+    BUDDY_FN u32 extra(u32 stage, u32 tile) const { return shared + stage * S::WEIGHTS_STAGE + S::TILES * S::TILE_BYTES + tile * S::ENTRIES * Tight::RESERVE; }
+    BUDDY_FN u32 rows(u32 stage, u32 tile) const { return shared + S::AT_TAILS + (stage * S::TILES + tile) * Tight::ROWS; }
     BUDDY_FN u32 slot_map(u32 stage, u32 column) const { return shared + S::AT_SLOT_MAPS + (stage * S::COLUMNS + column) * 8; }
     BUDDY_FN u32 out(u32 warp) const { return shared + S::AT_OUT + warp * OUT; }
     // Accumulators of a warp of warpgroup `group` > 0, for the split-K reduction.
@@ -134,10 +163,10 @@ struct SharedStorage {
 
     BUDDY_FN void init() const {
         // weights_full: the weight producer with its bytes, each lane of the nibble producer with
-        // its copies, and that warp once more. full: the x producer with its bytes, and the lanes
-        // of the slot decoder.
+        // its copies, and that warp once more (with its bytes, in the tight layout). full: the x
+        // producer with its bytes, and the lanes of the slot decoder.
         for (u32 i = 0; i < S::STAGES; i++) {
-            weights_full(i).init(1 + WARP + 1), full(i).init(1 + WARP), weights_empty(i).init(S::WARPS), x_empty(i).init(S::WARPS * S::CLUSTER);
+            weights_full(i).init(IS_TIGHT ? 2 : 1 + WARP + 1), full(i).init(1 + WARP), weights_empty(i).init(S::WARPS), x_empty(i).init(S::WARPS * S::CLUSTER);
         }
         fence_mbarrier_init();
     }

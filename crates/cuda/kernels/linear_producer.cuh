@@ -42,6 +42,46 @@ struct WeightsProducer {
     }
 };
 
+// Loads what the tight layout has besides columns, with one warp, a column to a lane: descriptors,
+// extra words and row bytes.
+template <class S>
+BUDDY_FN void produce_tight(const Linear& linear, const TileScheduler<S>& scheduler, const SharedStorage<S>& smem) {
+    static_assert(S::COLUMNS <= WARP, "a lane has a column");
+    u32 lane = threadIdx.x % WARP, all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS, tile = lane / S::ENTRIES, e = lane % S::ENTRIES;
+    const PackedMatrixView& weights = linear.weights;
+    const u8* rows = weights.row_bytes(linear.outputs, scheduler.per_row);
+    PipelineState<S::STAGES> state;
+    u32 begin = scheduler.begin(), end = scheduler.end();
+    KBlock<S> k_block(scheduler, begin), ahead = k_block;
+    auto has_column = [&](const KBlock<S>& of) { return lane < S::COLUMNS && of.row_tile(scheduler) + tile < all && e < of.entries(scheduler); };
+    // Columns of the next two k-blocks, in flight.
+    TightColumn next[2];
+    auto load_next = [&] {
+        TightColumn column = TightColumn::load(weights, scheduler.per_row, ahead.row_tile(scheduler) + tile, ahead.k * S::ENTRIES + e, has_column(ahead));
+        ahead.advance(scheduler);
+        return column;
+    };
+    next[0] = load_next(), next[1] = load_next();
+#pragma unroll 1
+    for (u32 i = begin; i < end; i++, k_block.advance(scheduler), state.advance()) {
+        TightColumn now = next[0];
+        next[0] = next[1], next[1] = load_next();
+        smem.weights_empty(state.stage).wait(state.phase ^ 1);
+        u32 first = lane - e, last = min(first + k_block.entries(scheduler) - 1, WARP - 1);
+        bool is = has_column(k_block);
+        u32 to = smem.extra(state.stage, lane < S::COLUMNS ? tile : 0), descriptor = smem.nibbles(state.stage, min(lane, S::COLUMNS - 1));
+        u32 bytes = now.copy(weights, lane, first, last, is, to, S::ENTRIES * Tight::RESERVE, lane < S::COLUMNS ? descriptor : 0, smem.weights_full(state.stage));
+        if (is && e == 0) {
+            u32 row_tile = k_block.row_tile(scheduler) + tile;
+            cp_async_bulk(smem.rows(state.stage, tile), rows + row_tile * Tight::ROWS, Tight::ROWS, smem.weights_full(state.stage));
+            bytes += Tight::ROWS;
+        }
+        for (u32 step = 1; step < WARP; step *= 2) bytes += __shfl_xor_sync(ALL, bytes, step);
+        __syncwarp();
+        if (lane == 0) smem.weights_full(state.stage).arrive_expect_tx(bytes);
+    }
+}
+
 // Loads nibbles, with one warp: each lane takes columns of sixteen. Also prefetches, per lane, the
 // last sector of the first of its entries that overflows.
 template <class S>

@@ -35,6 +35,21 @@ BUDDY_FN void produce(const Linear& linear, const Problem& problem, const Counte
         u32 given = panels == 1 ? 2 * gridDim.x : WorkTile::given(problem, panel);
         if (lane == 0) taken = given + atomicAdd(counters.taken(problem, panel), 1);
     };
+#if BUDDY_LINEAR_TIGHT
+    static_assert(BLOCK_COLUMNS <= WARP, "a lane has a column");
+    TightColumn column;
+    auto load_nibbles = [&](const WorkTile& work) {
+        u32 k = work.panel * problem.panel + work.k_block * BLOCK_COLUMNS + lane;
+        column = TightColumn::load(weights, problem.per_row, work.tile, k, !work.none() && lane < work.columns(problem));
+    };
+    // Copies the extra words and the row bytes of a k-block, and returns their bytes.
+    auto copy_metadata = [&](const WorkTile& work, u32 stage) {
+        u32 columns = work.columns(problem), descriptor = lane < BLOCK_COLUMNS ? smem.nibbles(stage, lane) : 0;
+        if (lane == 1) cp_async_bulk(smem.rows(stage), weights.row_bytes(linear.outputs, problem.per_row) + work.tile * Tight::ROWS, Tight::ROWS, smem.full(stage));
+        // Lane 0 gets the bytes.
+        return Tight::ROWS + column.copy(weights, lane, 0, columns - 1, lane < columns, smem.extra(stage), BLOCK_COLUMNS * Tight::RESERVE, descriptor, smem.full(stage));
+    };
+#else
     constexpr u32 EACH = (BLOCK_COLUMNS + WARP - 1) / WARP;
     uint2 nibbles[EACH];
     auto load_nibbles = [&](const WorkTile& work) {
@@ -45,30 +60,39 @@ BUDDY_FN void produce(const Linear& linear, const Problem& problem, const Counte
             nibbles[i] = !IS_PLAIN && column < columns ? __ldg((const uint2*)weights.nibbles + work.column(problem) + column) : make_uint2(0x66666666u, 0x66666666u);
         }
     };
+    // Writes a k-block's nibbles, and copies the last sector of each lane's first entry that
+    // overflows.
+    auto copy_metadata = [&](const WorkTile& work, u32 stage) -> u32 {
+        u64 first = work.column(problem);
+        u32 owner = ~0u;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i++) {
+            u32 column = i * WARP + lane;
+            if (column < BLOCK_COLUMNS) sts64(smem.nibbles(stage, column), nibbles[i]);
+            u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
+            if ((upper | lower) != 0 && owner == ~0u) {
+                u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
+                const u8* from = weights.last_sector((first + column) * TILE_ROWS + row);
+                if (from == nullptr) continue;
+                cp_async<CHUNK>(smem.tail(stage, lane), from), cp_async<CHUNK>(smem.tail(stage, lane) + CHUNK, from + CHUNK);
+                owner = column * TILE_ROWS + row;
+            }
+        }
+        sts32(smem.tail_owner(stage, lane), owner);
+        cp_async_mbarrier_arrive(smem.full(stage));
+        return 0;
+    };
+#endif
     WorkTile work = WorkTile::first(problem);
     bool is_first = true;
     if (!work.none()) load_nibbles(work);
 #pragma unroll 1
     for (PipelineState<STAGES> state; !work.none(); state.advance()) {
         smem.empty(state.stage).wait(state.phase ^ 1);
-        u32 bytes = work.columns(problem) * PackedMatrixView::COLUMN, owner = ~0u;
+        u32 bytes = work.columns(problem) * PackedMatrixView::COLUMN;
         u64 first = work.column(problem);
         if (lane == 0) cp_async_bulk(smem.column(state.stage, 0), weights.device + first * PackedMatrixView::COLUMN, bytes, smem.full(state.stage), policy);
-        BUDDY_UNROLL
-        for (u32 i = 0; i < EACH; i++) {
-            u32 column = i * WARP + lane;
-            if (column < BLOCK_COLUMNS) sts64(smem.nibbles(state.stage, column), nibbles[i]);
-            u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
-            if ((upper | lower) != 0 && owner == ~0u) {
-                u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
-                const u8* from = weights.last_sector((first + column) * TILE_ROWS + row);
-                if (from == nullptr) continue;
-                cp_async<CHUNK>(smem.tail(state.stage, lane), from), cp_async<CHUNK>(smem.tail(state.stage, lane) + CHUNK, from + CHUNK);
-                owner = column * TILE_ROWS + row;
-            }
-        }
-        sts32(smem.tail_owner(state.stage, lane), owner);
-        cp_async_mbarrier_arrive(smem.full(state.stage));
+        bytes += copy_metadata(work, state.stage);
         if (work.is_last(problem)) {
             if (is_first && panels == 1) taken = blockIdx.x + gridDim.x;
             else if (is_first) take();
@@ -138,7 +162,11 @@ BUDDY_FN void multiply(Accumulators& sums, const u32 (&a)[8], const u32 (&b)[8],
 // Consumer warp: multiplies its columns of every k-block.
 BUDDY_FN void consume(const Linear& linear, const Problem& problem, u32 warp, const narrow::SharedStorage& smem) {
     // Columns past the last token hold garbage and are never stored.
+#if BUDDY_LINEAR_TIGHT
+    TightLoader loader(linear.weights);
+#else
     FragmentLoader loader(linear.weights);
+#endif
     u32 lane = threadIdx.x % WARP, x_rows[N8_TILES], phase = 0, loaded = 0;  // chunks of x waited for
     BUDDY_UNROLL
     for (u32 i = 0; i < N8_TILES; i++) {
@@ -187,10 +215,25 @@ BUDDY_FN void consume(const Linear& linear, const Problem& problem, u32 warp, co
         if (loaded < X_CHUNKS) smem.x_full(loaded++).wait(phase);
         smem.full(state.stage).wait(state.phase);
         uint4 next = lds128(smem.descriptor(state.stage));
+#if BUDDY_LINEAR_TIGHT
+        u32 lowest = loader.lowest(smem.rows(state.stage));
+        auto fetch = [&](u32 e) {
+            // A column past the end is fetched as the first one, and not used.
+            u32 at = warp * WARP_COLUMNS + e;
+            at = at < k_block.columns ? at : 0;
+            return loader.fetch(smem.column(state.stage, at), smem.nibbles(state.stage, at), lowest);
+        };
+        TightLoader::Stored pending = fetch(0);
+#endif
         BUDDY_UNROLL
         for (u32 e = 0; e < WARP_COLUMNS; e++) {
             u32 at = warp * WARP_COLUMNS + e, a[8], b[8];
             if (at >= k_block.columns) break;
+#if BUDDY_LINEAR_TIGHT
+            TightLoader::Stored stored = pending;
+            if (e + 1 < WARP_COLUMNS) pending = fetch(e + 1);
+            loader.decode(stored, problem.per_row, k_block.tile, k_block.panel * problem.panel + k_block.x_at() / ENTRY + at, a, b);
+#else
             uint2 irregular = IS_PLAIN ? make_uint2(0, 0) : irregular_mask(lds64(smem.nibbles(state.stage, at)));
             u32 column = smem.column(state.stage, at);
             loader.load(column, a, b);
@@ -198,6 +241,7 @@ BUDDY_FN void consume(const Linear& linear, const Problem& problem, u32 warp, co
                 u64 first = ((u64)k_block.tile * problem.per_row + k_block.panel * problem.panel + k_block.x_at() / ENTRY + at) * TILE_ROWS;
                 loader.load_irregular_rows(smem.tail_owner(state.stage, at % WARP), smem.tail(state.stage, at % WARP), at, column, first, irregular, a, b);
             }
+#endif
             BUDDY_UNROLL
             for (u32 t = 0; t < N8_TILES; t++) {
                 u32 x = x_rows[t] + k_block.x_at() + e * ENTRY;

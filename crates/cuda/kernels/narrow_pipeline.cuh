@@ -82,9 +82,9 @@ struct Counters {
 // Layout of shared memory: packed k-blocks, accumulators for the epilogue warps, nibbles, overflow
 // sectors and their owners, descriptors, barriers, and x.
 struct SharedStorage {
-    static constexpr u32 STAGE = BLOCK_COLUMNS * PackedMatrixView::COLUMN, SLOT = N8_TILES * MMA_WARPS * WARP * 16;
-    static constexpr u32 AT_ACCUMULATORS = STAGES * STAGE, AT_NIBBLES = AT_ACCUMULATORS + EPILOGUE_WARPS * SLOT, AT_TAILS = AT_NIBBLES + STAGES * BLOCK_COLUMNS * 8;
-    static constexpr u32 AT_TAIL_OWNERS = AT_TAILS + STAGES * WARP * SECTOR, AT_DESCRIPTORS = AT_TAIL_OWNERS + STAGES * WARP * 4;
+    static constexpr u32 STAGE = BLOCK_COLUMNS * PackedMatrixView::STAGED, SLOT = N8_TILES * MMA_WARPS * WARP * 16;
+    static constexpr u32 AT_ACCUMULATORS = STAGES * STAGE, AT_NIBBLES = AT_ACCUMULATORS + EPILOGUE_WARPS * SLOT, AT_TAILS = AT_NIBBLES + STAGES * BLOCK_COLUMNS * METADATA;
+    static constexpr u32 AT_TAIL_OWNERS = AT_TAILS + STAGES * (IS_TIGHT ? Tight::ROWS : WARP * SECTOR), AT_DESCRIPTORS = AT_TAIL_OWNERS + (IS_TIGHT ? 0 : STAGES * WARP * 4);
     static constexpr u32 AT_EPILOGUE_TILES = AT_DESCRIPTORS + 16 * STAGES;
     static constexpr u32 AT_BARRIERS = AT_EPILOGUE_TILES + 8 * EPILOGUE_WARPS;
     static constexpr u32 AT_X = (AT_BARRIERS + 16 * (STAGES + EPILOGUE_WARPS) + 8 * X_CHUNKS + 127) / 128 * 128;
@@ -95,7 +95,10 @@ struct SharedStorage {
     BUDDY_FN u32 accumulators(u32 slot, u32 warp, u32 n8) const {
         return shared + AT_ACCUMULATORS + slot * SLOT + ((warp * N8_TILES + n8) * WARP + threadIdx.x % WARP) * 16;
     }
-    BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + AT_NIBBLES + (stage * BLOCK_COLUMNS + column) * 8; }
+    BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + AT_NIBBLES + (stage * BLOCK_COLUMNS + column) * METADATA; }
+    // Tight layout: the k-block's extra words, and its tile's row bytes.
+    BUDDY_FN u32 extra(u32 stage) const { return shared + stage * STAGE + BLOCK_COLUMNS * PackedMatrixView::COLUMN; }
+    BUDDY_FN u32 rows(u32 stage) const { return shared + AT_TAILS + stage * Tight::ROWS; }
     BUDDY_FN u32 tail(u32 stage, u32 lane) const { return shared + AT_TAILS + (stage * WARP + lane) * SECTOR; }
     BUDDY_FN u32 tail_owner(u32 stage, u32 lane) const { return shared + AT_TAIL_OWNERS + (stage * WARP + lane) * 4; }
     // Descriptor of the k-block after the one in this stage; and the tile and panel of an epilogue
@@ -115,7 +118,7 @@ struct SharedStorage {
     BUDDY_FN void init() const {
         // full: one arrival with the bytes of weights, and one per producer lane with its overflow
         // sectors.
-        for (u32 stage = 0; stage < STAGES; stage++) full(stage).init(1 + WARP), empty(stage).init(MMA_WARPS);
+        for (u32 stage = 0; stage < STAGES; stage++) full(stage).init(IS_TIGHT ? 1 : 1 + WARP), empty(stage).init(MMA_WARPS);
         for (u32 slot = 0; slot < EPILOGUE_WARPS; slot++) epilogue_full(slot).init(MMA_WARPS * WARP), epilogue_empty(slot).init(WARP);
         for (u32 chunk = 0; chunk < X_CHUNKS; chunk++) x_full(chunk).init(1);
         fence_mbarrier_init();

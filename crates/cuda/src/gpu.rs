@@ -27,6 +27,7 @@ use crate::{
     matrix::ExternalKernels,
     source::Source,
     survey::Scratch,
+    tight::TightKernels,
 };
 
 /// A GPU. Clones share it.
@@ -48,6 +49,7 @@ struct Inner {
     scratch: Mutex<Option<Scratch>>,
     kv: Mutex<Option<Arc<KvKernels>>>,
     external: Mutex<Option<Arc<ExternalKernels>>>,
+    tight: Mutex<Option<Arc<TightKernels>>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -124,6 +126,7 @@ impl Gpu {
             scratch: Mutex::default(),
             kv: Mutex::default(),
             external: Mutex::default(),
+            tight: Mutex::default(),
         })))
     }
 
@@ -219,6 +222,10 @@ impl Gpu {
     /// Returns the kernels of given memory, if loaded.
     pub(crate) fn external(&self) -> &Mutex<Option<Arc<ExternalKernels>>> {
         &self.0.external
+    }
+
+    pub(crate) fn tight(&self) -> &Mutex<Option<Arc<TightKernels>>> {
+        &self.0.tight
     }
 
     /// Returns the kernels of KV caches, if loaded.

@@ -112,6 +112,31 @@ pub(crate) struct PackedMatrixView {
     pub(crate) window: u32,
 }
 
+/// A tight matrix: the struct `TightView` of `tight_view.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct TightView {
+    pub(crate) columns: u64,
+    pub(crate) flags: u64,
+    pub(crate) words: u64,
+    pub(crate) index: u64,
+    pub(crate) rows: u64,
+    pub(crate) count: u32,
+    pub(crate) per_row: u32,
+}
+
+/// Arguments that read one: the struct `TightReading` of `tight.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct TightReading {
+    pub(crate) from: TightView,
+    pub(crate) to: u64,
+    pub(crate) rows: u32,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    pub(crate) reserved: u32,
+}
+
 /// Arguments that unpack rows of it: the struct `Unpacking` of `unpack.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]

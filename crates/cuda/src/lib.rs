@@ -51,6 +51,7 @@ mod source;
 mod survey;
 #[cfg(feature = "tables")]
 mod table;
+mod tight;
 
 pub use activation::{Activation, PackedActivation};
 pub use allocation::Allocation;
@@ -79,3 +80,4 @@ pub use source::{Header, Params, Source, constants, constants_header};
 pub use survey::Surveyed;
 #[cfg(feature = "tables")]
 pub use table::Changed;
+pub use tight::TightMatrix;

@@ -14,7 +14,7 @@ use crate::{
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 36] = [
+const HEADERS: [Header; 39] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -31,6 +31,7 @@ const HEADERS: [Header; 36] = [
     ("linear_consumer.cuh", include_str!("../kernels/linear_consumer.cuh")),
     ("linear_fragment.cuh", include_str!("../kernels/linear_fragment.cuh")),
     ("linear_pipeline.cuh", include_str!("../kernels/linear_pipeline.cuh")),
+    ("linear_tight.cuh", include_str!("../kernels/linear_tight.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
     ("matrix.cuh", include_str!("../kernels/matrix.cuh")),
     ("narrow_pipeline.cuh", include_str!("../kernels/narrow_pipeline.cuh")),
@@ -47,6 +48,8 @@ const HEADERS: [Header; 36] = [
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("stride.cuh", include_str!("../kernels/stride.cuh")),
     ("table.cuh", include_str!("../kernels/table.cuh")),
+    ("tight.cuh", include_str!("../kernels/tight.cuh")),
+    ("tight_view.cuh", include_str!("../kernels/tight_view.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
     ("wgmma.cuh", include_str!("../kernels/wgmma.cuh")),
     ("window.cuh", include_str!("../kernels/window.cuh")),
@@ -207,6 +210,16 @@ impl Source {
         Self { least: 90, ..Self::new("route.cu", include_str!("../kernels/route.cu"), &[]) }
     }
 
+    /// The portable kernel of linear layers with few tokens, with macros that set its shape.
+    pub(crate) fn portable(name: String, defines: &[String]) -> Self {
+        Self::new(name, include_str!("../kernels/portable.cu"), defines)
+    }
+
+    /// Returns the kernels that read tight matrices.
+    pub fn tight() -> Self {
+        Self::new("tight.cu", include_str!("../kernels/tight.cu"), &[])
+    }
+
     /// Returns true if the program runs on an architecture: 90 for `sm_90`.
     pub fn is_for(&self, architecture: u32) -> bool {
         if self.alone { architecture == self.least } else { architecture >= self.least }
@@ -335,7 +348,7 @@ impl Source {
             .chain(surveys.map(|one| one.expect("codecs of the table")))
             .chain(Activation::ALL.map(Self::activation))
             .chain(linear::sources())
-            .chain([Self::external(), Self::kv(), Self::decode(), Self::norm()])
+            .chain([Self::external(), Self::kv(), Self::decode(), Self::norm(), Self::tight()])
             .chain(attention)
             .collect()
     }

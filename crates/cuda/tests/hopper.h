@@ -55,7 +55,7 @@ struct Later {
     std::function<void()> happen;
 };
 inline std::deque<Later> later;
-inline void do_later(std::function<void()> happen) { later.push_back({rounds + 2, std::move(happen)}); }
+inline void do_later(std::function<void()> happen) { later.push_back({rounds + 2, std::move(happen)}), events++; }
 // Runs once per round.
 inline void land() {
     if (!later.empty()) events++;
@@ -220,6 +220,8 @@ inline T shared_load(u32 at) {
 }
 template <class T>
 inline void shared_store(u32 at, T value) { memcpy(emu::at_shared(at), &value, sizeof value); }
+inline u32 lds16(u32 at) { return shared_load<unsigned short>(at); }
+inline u32 lds16_if(u32 condition, u32 at) { return condition ? lds16(at) : 0; }
 inline u32 lds32(u32 at) { return shared_load<u32>(at); }
 inline uint2 lds64(u32 at) { return shared_load<uint2>(at); }
 inline uint4 lds128(u32 at) { return shared_load<uint4>(at); }

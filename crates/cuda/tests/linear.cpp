@@ -1,8 +1,10 @@
 // A linear layer by the emulated kernels: frozen weights at 4/3x and x from stdin, y as fp32 to
-// stdout. Runs the narrow kernel if its shape is defined, else the wide one.
+// stdout. Runs the narrow or the portable kernel if its shape is defined, else the wide one.
 #include "hopper.h"
 
-#ifdef BUDDY_NARROW_MMA_WARPS
+#if defined(BUDDY_PORTABLE_N8_TILES)
+#include "../kernels/portable.cu"
+#elif defined(BUDDY_NARROW_MMA_WARPS)
 #include "../kernels/narrow.cu"
 #else
 #include "../kernels/linear.cu"
@@ -19,10 +21,14 @@ static std::vector<uint4> part(u64 bytes) {
     take(all.data(), bytes);
     return all;
 }
-static u32 pieces(u32 all, u32 each) { return (all + each - 1) / each; }
+[[maybe_unused]] static u32 pieces(u32 all, u32 each) { return (all + each - 1) / each; }
 
 // Launches the kernel with scratch memory and at most `blocks` CTAs.
-#ifdef BUDDY_NARROW_MMA_WARPS
+#if defined(BUDDY_PORTABLE_N8_TILES)
+static void start(Linear linear, u32 blocks) {
+    emu::launch_clusters(linear_portable, 1, dim3(blocks), PORTABLE_WARPS * WARP, linear);
+}
+#elif defined(BUDDY_NARROW_MMA_WARPS)
 static void start(Linear linear, u32 blocks) {
     // As many panels of x as possible.
     u32 panel = narrow::BLOCK_COLUMNS, panels = pieces(linear.per_row(), panel), tiles = pieces(linear.outputs, TILE_ROWS);
@@ -94,6 +100,7 @@ static void start_experts(Linear linear, u32 blocks) {
 int main() {
     u32 outputs, inputs, tokens, blocks, sectors, window;
     for (u32* at : {&outputs, &inputs, &tokens, &blocks, &sectors, &window}) take(at, 4);
+    // Parts of the weights; the index of tight ones is followed by row bytes.
     u64 bytes[4];
     take(bytes, sizeof bytes);
     std::vector<uint4> device = part(bytes[0]), nibbles = part(bytes[1]), index = part(bytes[2]), overflow = part(bytes[3]);

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use buddy_codec::{Bf16, Codec, Frozen, freeze};
+use buddy_codec::{Bf16, Codec, Frozen, Tight, freeze, tighten};
 use buddy_core::Target;
 
 const WINDOW: u8 = 108;
@@ -53,7 +53,11 @@ fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
         .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-psabi"])
         .args(["-fsanitize=undefined", "-fno-sanitize-recover=all"])
         .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
-        .args(shape.iter().map(|(name, value)| format!("-DBUDDY_{prefix}_{name}={value}")))
+        .args(shape.iter().map(|(name, value)| match *name {
+            // Both kernels take this one.
+            "TIGHT" => format!("-DBUDDY_LINEAR_TIGHT={value}"),
+            name => format!("-DBUDDY_{prefix}_{name}={value}"),
+        }))
         .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/linear.cpp"), "-o"])
         .arg(&program)
         .status();
@@ -100,7 +104,7 @@ fn bytes_of(values: &[u16]) -> Vec<u8> {
 
 /// Weights as kernels take them: device parts, nibbles, index, overflow, and the number of its
 /// sectors.
-struct Parts<'a>([Cow<'a, [u8]>; 4], u32);
+struct Parts<'a>(Vec<Cow<'a, [u8]>>, u32);
 
 impl<'a> Parts<'a> {
     fn frozen(frozen: &'a [u8]) -> Self {
@@ -108,19 +112,29 @@ impl<'a> Parts<'a> {
         let parts = header.parts();
         let part = |range: Range<u64>| Cow::from(&frozen[range.start as usize..range.end as usize]);
         let ranges = [parts.device, parts.nibbles, parts.index, parts.overflow];
-        Self(ranges.map(part), header.sectors)
+        Self(ranges.map(part).to_vec(), header.sectors)
     }
 
     /// The same without an index, as a writable matrix: one overflow slot per entry.
     fn written(frozen: &'a [u8]) -> Self {
-        let Self([device, nibbles, _, compact], _) = Self::frozen(frozen);
+        let [device, nibbles, _, compact] = <[_; 4]>::try_from(Self::frozen(frozen).0).unwrap();
         let places = device.len() / 96;
         let (mut slots, mut sectors) = (vec![0xeeu8; places * 32], compact.chunks_exact(32));
         for place in (0..places).filter(|place| nibbles[place / 2] >> (place % 2 * 4) & 15 == RAW) {
             slots[place * 32..][..32].copy_from_slice(sectors.next().unwrap());
         }
         assert!(sectors.next().is_none(), "every sector has a slot");
-        Self([device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
+        Self(vec![device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
+    }
+
+    /// A tight matrix; its extra words are counted where frozen weights count sectors.
+    fn tight(tight: &'a [u8]) -> Self {
+        let header = *Tight::open(tight).unwrap().header();
+        let parts = header.parts();
+        let part = |range: Range<u64>| Cow::from(&tight[range.start as usize..range.end as usize]);
+        // Row bytes lie behind the index.
+        let ranges = [parts.columns, parts.flags, parts.index.start..parts.rows.end, parts.words];
+        Self(ranges.map(part).to_vec(), header.words)
     }
 
     /// Plain weights of `columns` columns in the order of tiles, each entry's words as
@@ -136,7 +150,7 @@ impl<'a> Parts<'a> {
             tiles[2 * (place * 32 + chunk * 4 + i % 4)..][..2].copy_from_slice(pair);
         }
         let none = || Cow::from(vec![0; 16]);
-        Self([Cow::from(bytes_of(&tiles)), none(), none(), none()], 0)
+        Self(vec![Cow::from(bytes_of(&tiles)), none(), none(), none()], 0)
     }
 }
 
@@ -329,4 +343,73 @@ fn ctas_of_a_cluster_share_x_of_few_tokens() {
         ([130, 256, 7, 1], 0),
     ];
     compare(&build("narrow-cluster", &narrow(2)), &cases);
+}
+
+/// Macros of a wide shape for tight weights: descriptors and row bytes instead of nibbles and slots.
+fn wide_tight(tokens: u32, slices: u32) -> Vec<(&'static str, u32)> {
+    let mut shape = wide(tokens, slices, 1);
+    shape.pop();
+    let stage = 8 * (16 * 96 + 16) + 4 * 16 + 2 * tokens * 128;
+    let mut shared: u32 = 3 * (stage + 32) + 2048 * slices;
+    if slices > 1 {
+        shared = shared.next_multiple_of(128) + (slices - 1) * 64 * tokens * 4;
+    }
+    shape.extend([("SHARED", shared), ("TIGHT", 1)]);
+    shape
+}
+
+/// Fails unless results from tight weights equal those from frozen ones to the bit, and are right.
+fn compare_tight(frozen_program: &PathBuf, program: &PathBuf, cases: &[([u32; 4], u32)]) {
+    let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
+    let mut random = Random(7);
+    for &(shape, odd) in cases {
+        let [outputs, inputs, tokens, _] = shape;
+        let weights: Vec<u16> = (0..outputs * inputs / 64).flat_map(|_| random.entry(odd)).collect();
+        let x: Vec<u16> = (0..tokens * inputs).map(|_| random.value(124, 5)).collect();
+        let data = bytes_of(&weights);
+        let packed = tighten(inputs / 64, &data).unwrap();
+        let y = run(program, &Parts::tight(&packed), &x, shape);
+        check(shape, &weights, &x, &y);
+        let frozen = freeze(&codec, Target::X4Over3, inputs / 64, &data).unwrap();
+        let wanted = run(frozen_program, &Parts::frozen(&frozen), &x, shape);
+        assert!(y == wanted, "{shape:?}: tight weights have the sums of frozen ones");
+    }
+}
+
+/// Covers exceptions that arrive in shared memory, and more, which are read from global memory.
+#[test]
+fn tight_weights_have_the_sums_of_frozen_ones() {
+    let cases =
+        [([40, 192, 5, 3], 0), ([100, 320, 16, 5], 10), ([130, 256, 16, 4], 2), ([200, 448, 9, 7], 4)];
+    let program = build("linear-tight", &wide_tight(16, 1));
+    compare_tight(&build("linear-frozen", &wide(16, 1, 1)), &program, &cases);
+    let program = build("linear-tight-sliced", &wide_tight(8, 2));
+    compare_tight(&build("linear-frozen-sliced", &wide(8, 2, 1)), &program, &[([70, 384, 8, 3], 4)]);
+}
+
+#[test]
+fn tight_weights_have_the_sums_of_frozen_ones_for_few_tokens() {
+    let of = |cluster| {
+        let mut shape = narrow(cluster);
+        shape.pop();
+        let shared: u32 = 3 * (4 * (16 * 96 + 16) + 16 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
+        shape.extend([("SHARED", shared.next_multiple_of(128)), ("TIGHT", 1)]);
+        shape
+    };
+    let cases = [([100, 320, 8, 5], 10), ([40, 448, 1, 2], 2)];
+    compare_tight(&build("narrow-frozen", &narrow(1)), &build("narrow-tight", &of(1)), &cases);
+    let program = build("narrow-tight-cluster", &of(2));
+    compare_tight(&build("narrow-frozen-cluster", &narrow(2)), &program, &[([70, 512, 3, 3], 4)]);
+}
+
+/// Also covers a warp without columns, and fewer CTAs than tiles.
+#[test]
+fn the_portable_kernel_is_right_for_weights_in_every_layout() {
+    let program = |name: &str, eights: u32| {
+        let shared = 8 * (4 * (16 * 96 + 8) + eights * 512) + 128;
+        build(name, &[("N8_TILES", eights), ("SHARED", shared)])
+    };
+    let cases = [([40, 192, 5, 3], 0), ([100, 320, 8, 2], 10), ([33, 1088, 3, 2], 4)];
+    compare(&program("portable", 1), &cases);
+    compare(&program("portable-many", 4), &[([40, 640, 27, 2], 3)]);
 }

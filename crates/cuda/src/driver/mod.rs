@@ -24,7 +24,8 @@ use crate::{
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, KvView, RowsView},
     layout::{
-        BuddyView, CombiningView, LinearView, MatrixRows, Memory, Packing, Reading, RoutingView, Unpacking,
+        BuddyView, CombiningView, LinearView, MatrixRows, Memory, Packing, Reading, RoutingView,
+        TightReading, Unpacking,
     },
     norm::Normalising,
     source::Params,
@@ -41,6 +42,8 @@ unsafe impl DeviceRepr for BuddyView {}
 unsafe impl DeviceRepr for Packing {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for Reading {}
+// SAFETY: likewise.
+unsafe impl DeviceRepr for TightReading {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for LinearView {}
 // SAFETY: likewise, the structs of `route.cu`.

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use super::{Linear, Narrow, Plan, Sizes, Wide, kernel, unpack};
+use super::{Linear, Narrow, Plan, Sizes, Wide, kernel, portable, unpack};
 use crate::{Error, Gpu};
 
 /// A kernel of one shape.
@@ -19,6 +19,8 @@ enum Kernel {
     Narrow(Narrow),
     Wide(Wide),
     Unpack,
+    /// By eights of tokens.
+    Portable(u32),
 }
 
 impl Kernel {
@@ -28,6 +30,7 @@ impl Kernel {
                 kernel(gpu, |kernels| &mut kernels.narrow, it, "linear_narrow", || it.source())
             }
             Self::Wide(it) => kernel(gpu, |kernels| &mut kernels.wide, it, "linear_wide", || it.source()),
+            Self::Portable(eights) => portable::kernel(gpu, eights),
             Self::Unpack => kernel(gpu, |kernels| &mut kernels.unpack, (), "linear_unpack", unpack::source),
         };
         loaded.map(|_| ())
@@ -47,6 +50,7 @@ impl Linear<'_> {
                 let sizes = Sizes { outputs, inputs, tokens };
                 let plan = Plan::of(gpu, sizes);
                 counts = plan.count_bytes(gpu, sizes).max(counts);
+                kernels.extend(portable::eights(gpu, tokens).map(Kernel::Portable));
                 match plan {
                     Plan::Narrow(narrow) => {
                         kernels.extend([narrow, narrow.alone()].map(Kernel::Narrow));

@@ -8,6 +8,7 @@ mod grouped;
 mod load;
 mod plain_form;
 mod plan;
+mod portable;
 mod trial;
 mod unpack;
 mod vendor;
@@ -88,6 +89,8 @@ pub(crate) struct LinearKernels {
     narrow: HashMap<Narrow, CudaFunction>,
     wide: HashMap<Wide, CudaFunction>,
     unpack: HashMap<(), CudaFunction>,
+    /// By eights of tokens.
+    portable: HashMap<u32, CudaFunction>,
     /// Those of `route.cu`, by name.
     route: HashMap<&'static str, CudaFunction>,
     vendor: Option<Vendor>,
@@ -187,11 +190,16 @@ impl Linear<'_> {
             return Ok(());
         }
         let plan = plan_of(gpu, sizes);
+        let plan = if self.weights.are_tight() { plan.for_tight() } else { plan };
         let (room, rest) = plan.room(gpu, sizes);
         check_room(self.scratch, room + rest)?;
         let (counts, work) = (counts.unwrap_or(self.scratch), self.scratch.part(room..room + rest));
         check_room(counts, plan.count_bytes(gpu, sizes))?;
         let view = || self.view(sizes, counts, work);
+        match portable::eights(gpu, sizes.tokens) {
+            Some(eights) if !self.weights.are_tight() => return self.portable(on, eights, view()),
+            _ => {}
+        }
         match plan {
             Plan::Narrow(narrow) => self.narrow(on, narrow, view()),
             Plan::Wide(wide) => self.wide(on, wide, view()),

@@ -1,7 +1,7 @@
 //! Plans of linear layers: which kernel, its shape, and its scratch memory.
 
 use super::{
-    Sizes, unpack,
+    Sizes, portable, unpack,
     wide::{LOW, SLICED, SMALL, WIDE, Wide},
 };
 use crate::{Gpu, Source, driver::Launch};
@@ -77,12 +77,26 @@ pub(crate) enum Form {
     Plain,
     /// Frozen weights of several experts, and tokens in groups.
     Grouped,
+    /// Weights of the tight layout.
+    Tight,
+    /// The same and gated results.
+    TightGated,
 }
 
 impl Form {
     /// Returns the bytes of a column of sixteen entries.
     pub(super) fn column(self) -> u32 {
         if self == Self::Plain { PLAIN_COLUMN } else { COLUMN }
+    }
+
+    /// Returns true for weights of the tight layout.
+    pub(super) fn is_tight(self) -> bool {
+        matches!(self, Self::Tight | Self::TightGated)
+    }
+
+    /// Returns the form for weights of the tight layout.
+    pub(super) fn tight(self) -> Self {
+        if self == Self::Gated { Self::TightGated } else { Self::Tight }
     }
 
     /// Returns the macros, and the suffix of the program's name.
@@ -95,6 +109,12 @@ impl Form {
             }
             Self::Grouped => {
                 (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_GROUPED=1".to_owned()], "-grouped")
+            }
+            Self::Tight => {
+                (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_TIGHT=1".to_owned()], "-tight")
+            }
+            Self::TightGated => {
+                (vec!["BUDDY_LINEAR_GATED=1".to_owned(), "BUDDY_LINEAR_TIGHT=1".to_owned()], "-tight-gated")
             }
         }
     }
@@ -140,7 +160,12 @@ const MANY: u32 = 1536;
 pub(crate) fn sources() -> Vec<Source> {
     let others =
         [WIDE[0].gated(), WIDE[4].plain(), WIDE[0].grouped(), WIDE[4].grouped(), SLICED[2].grouped()];
-    let narrow = NARROWS.into_iter().chain([NARROW.plain()]).map(|narrow| narrow.source());
+    let tight = [WIDE[0].tight(), WIDE[4].tight(), WIDE[5].tight(), SLICED[2].tight()];
+    let others = [&others[..], &tight].concat();
+    let narrow = NARROWS
+        .into_iter()
+        .chain([NARROW.plain(), NARROW.tight(), SHARED.tight()])
+        .map(|narrow| narrow.source());
     WIDE.iter()
         .chain(&SLICED)
         .chain(&LOW)
@@ -148,6 +173,7 @@ pub(crate) fn sources() -> Vec<Source> {
         .map(Wide::source)
         .chain(narrow)
         .chain([unpack::source(), Source::route()])
+        .chain(portable::sources())
         .collect()
 }
 
@@ -165,6 +191,15 @@ impl Plan {
         }
         let blocks = gpu.multiprocessors();
         Self::Wide(Wide::low(blocks, sizes).unwrap_or_else(|| Wide::usual(blocks, sizes)))
+    }
+
+    /// Returns the same kernel for weights of the tight layout.
+    pub(super) fn for_tight(self) -> Self {
+        match self {
+            Self::Narrow(narrow) => Self::Narrow(narrow.tight()),
+            Self::Wide(wide) => Self::Wide(wide.tight()),
+            Self::Plain(pieces) => Self::Plain(pieces),
+        }
     }
 
     /// Returns the same kernel for plain weights; `None` for cuBLASLt.
@@ -240,7 +275,16 @@ impl Narrow {
     /// Returns the shape for a layer without programmatic dependent launch, with the same panels:
     /// more stages take longer to fill there (28.9 instead of 28.3 µs at 8192 x 8192).
     pub(super) fn alone(self) -> Self {
-        if self == DEEP { NARROW } else { self }
+        if self.stages == DEEP.stages && self.share == DEEP.share {
+            Self { stages: NARROW.stages, ..self }
+        } else {
+            self
+        }
+    }
+
+    /// Returns the shape for weights of the tight layout.
+    pub(super) fn tight(self) -> Self {
+        Self { form: self.form.tight(), ..self }
     }
 
     /// Returns the columns of a k-block.
@@ -257,7 +301,9 @@ impl Narrow {
     /// out.
     pub(super) fn shared(&self) -> u32 {
         let (warps, stages, epilogue_warps) = (self.warps, self.stages, self.epilogue_warps);
-        let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
+        // Nibbles, sectors that overflow and their owners; or descriptors and row bytes.
+        let (metadata, rest) = if self.form.is_tight() { (16, 16) } else { (8, 32 * (32 + 4)) };
+        let steps = stages * (self.step() * (self.form.column() + metadata) + rest + 16);
         let sums = epilogue_warps * (self.n8_tiles * warps * 32 * 16 + 8);
         (steps + sums + 16 * (stages + epilogue_warps) + 8 * PARTS).next_multiple_of(128)
     }
@@ -315,6 +361,16 @@ mod tests {
         assert_eq!(NARROW.panel(4096, 8), 64);
         assert_eq!(NARROW.panel(4096, 1), 64);
         assert_eq!(SHARED_FINE.panel(4096, 8), 64);
+    }
+
+    #[test]
+    fn tight_weights_take_no_more_shared_memory() {
+        for wide in WIDE.into_iter().chain(SLICED).chain(LOW) {
+            assert!(wide.tight().shared() <= wide.shared(), "{wide:?}");
+        }
+        for narrow in NARROWS {
+            assert!(narrow.tight().shared() <= narrow.shared() && narrow.tight().alone().form == Form::Tight);
+        }
     }
 
     #[test]

@@ -38,8 +38,12 @@ impl Trial {
     /// only one.
     pub fn all_forms() -> Vec<Source> {
         let forms = |Self(plan): Self| match plan {
-            Plan::Narrow(narrow) => vec![narrow.source(), narrow.plain().source()],
-            Plan::Wide(wide) => [wide, wide.gated(), wide.plain()].map(|wide| wide.source()).to_vec(),
+            Plan::Narrow(narrow) => {
+                [narrow, narrow.plain(), narrow.tight()].map(|narrow| narrow.source()).to_vec()
+            }
+            Plan::Wide(wide) => [wide, wide.gated(), wide.plain(), wide.tight(), wide.tight().gated()]
+                .map(|wide| wide.source())
+                .to_vec(),
             Plan::Plain(_) => vec![unpack::source()],
         };
         Self::all().into_iter().flat_map(forms).collect()

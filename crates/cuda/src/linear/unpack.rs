@@ -35,7 +35,7 @@ impl Linear<'_> {
         to: DeviceSpan<'_>,
     ) -> Result<(), Error> {
         let (gpu, row) = (self.weights.gpu(), self.weights.header().row);
-        if !gpu.is_hopper() {
+        if !gpu.is_hopper() || self.weights.are_tight() {
             return self.weights.read(on, rows.start, to);
         }
         let kernel = kernel(gpu, |kernels| &mut kernels.unpack, (), "linear_unpack", source)?;

@@ -1,9 +1,9 @@
-//! The weights of a linear layer: a frozen matrix, or a writable one.
+//! The weights of a linear layer: a frozen matrix, a tight one, or a writable one.
 
 use buddy_codec::{Codec, FrozenHeader};
 use cudarc::driver::CudaStream;
 
-use crate::{DeviceSpan, Error, FrozenBuffer, Gpu, WritableMatrix, layout::PackedMatrixView};
+use crate::{DeviceSpan, Error, FrozenBuffer, Gpu, TightMatrix, WritableMatrix, layout::PackedMatrixView};
 
 /// A matrix that a linear layer reads in place.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +12,8 @@ pub enum Weights<'a> {
     Frozen(&'a FrozenBuffer<'a>),
     /// Written at any time, its overflow in slots.
     Written(&'a WritableMatrix<'a>),
+    /// Packed once, to fewer bytes. Its kernels were not measured on a GPU yet.
+    Tight(&'a TightMatrix<'a>),
 }
 
 impl<'a> From<&'a FrozenBuffer<'a>> for Weights<'a> {
@@ -26,12 +28,19 @@ impl<'a> From<&'a WritableMatrix<'a>> for Weights<'a> {
     }
 }
 
+impl<'a> From<&'a TightMatrix<'a>> for Weights<'a> {
+    fn from(matrix: &'a TightMatrix<'a>) -> Self {
+        Self::Tight(matrix)
+    }
+}
+
 impl Weights<'_> {
     /// Returns the header that describes the weights.
     pub fn header(&self) -> &FrozenHeader {
         match self {
             Self::Frozen(frozen) => frozen.header(),
             Self::Written(matrix) => matrix.header(),
+            Self::Tight(matrix) => matrix.frozen_header(),
         }
     }
 
@@ -39,6 +48,7 @@ impl Weights<'_> {
         match self {
             Self::Frozen(frozen) => frozen.gpu(),
             Self::Written(matrix) => matrix.gpu(),
+            Self::Tight(matrix) => matrix.gpu(),
         }
     }
 
@@ -47,7 +57,13 @@ impl Weights<'_> {
         match self {
             Self::Frozen(frozen) => frozen.read(on, u64::from(first) * u64::from(frozen.header().row), to),
             Self::Written(matrix) => matrix.read(on, first, to),
+            Self::Tight(matrix) => matrix.read(on, first, to),
         }
+    }
+
+    /// Returns true for the tight layout.
+    pub(super) fn are_tight(&self) -> bool {
+        matches!(self, Self::Tight(_))
     }
 
     /// Returns the weights as kernels take them.
@@ -55,6 +71,7 @@ impl Weights<'_> {
         let frozen = match self {
             Self::Frozen(frozen) => frozen,
             Self::Written(matrix) => return matrix.weights(),
+            Self::Tight(matrix) => return matrix.weights(),
         };
         let window = match &frozen.header().codec {
             Codec::Bf16(bf16) => u32::from(bf16.window()),

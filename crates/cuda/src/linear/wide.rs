@@ -114,7 +114,12 @@ impl Wide {
 
     /// Returns the shape for gated results.
     pub(crate) fn gated(self) -> Self {
-        Self { form: Form::Gated, ..self }
+        Self { form: if self.form.is_tight() { Form::TightGated } else { Form::Gated }, ..self }
+    }
+
+    /// Returns the shape for weights of the tight layout.
+    pub(super) fn tight(self) -> Self {
+        Self { form: self.form.tight(), ..self }
     }
 
     /// Returns the shape for tokens in groups.
@@ -132,8 +137,9 @@ impl Wide {
     pub(super) fn shared(&self) -> u32 {
         let columns = self.rows() / 16 * self.entries;
         let step = columns * (self.form.column() + 16) + self.entries * self.tokens * ENTRY;
-        let odd = SLOTS * (ENTRY + 4) + 32 * (32 + 4);
-        let all = self.stages * (step + odd + 32) + 4 * self.warpgroups * OUT;
+        // Slots, sectors that overflow and their owners; or row bytes.
+        let rest = if self.form.is_tight() { self.rows() } else { SLOTS * (ENTRY + 4) + 32 * (32 + 4) };
+        let all = self.stages * (step + rest + 32) + 4 * self.warpgroups * OUT;
         let sums = (self.split_k - 1) * self.rows() * self.tokens * 4;
         if self.split_k > 1 { all.next_multiple_of(128) + sums } else { all }
     }

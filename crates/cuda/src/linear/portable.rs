@@ -1,0 +1,71 @@
+//! The portable kernel of linear layers with few tokens, for GPUs without Hopper's instructions:
+//! without it their weights would be unpacked for cuBLASLt.
+
+use std::collections::hash_map::Entry;
+
+use cudarc::driver::{CudaFunction, CudaStream};
+
+use super::{Linear, plan::COLUMN, plan::defines};
+use crate::{Error, Gpu, Source, driver::Launch, layout::LinearView};
+
+/// The most tokens, by eights of tokens of the kernels.
+const N8_TILES: [u32; 3] = [1, 2, 4];
+/// Warps of a CTA, and columns in a warp's ring: as `portable.cu` defines them.
+const WARPS: u32 = 8;
+const DEPTH: u32 = 4;
+/// CTAs per SM.
+const CTAS: u32 = 2;
+/// Set to 0 it turns the kernel off, set to 1 it makes every GPU use it.
+const SWITCH: &str = "BUDDY_PORTABLE_LINEAR";
+
+/// Returns the eights of tokens of the kernel for a layer; `None` if another way is taken.
+pub(super) fn eights(gpu: &Gpu, tokens: u32) -> Option<u32> {
+    let is_on = match std::env::var(SWITCH).as_deref() {
+        Ok("0") => false,
+        Ok("1") => true,
+        _ => !gpu.is_hopper(),
+    };
+    N8_TILES.into_iter().find(|&eights| is_on && tokens <= 8 * eights)
+}
+
+/// Returns the shared memory: `PortableStorage` of `portable.cu`.
+fn shared(eights: u32) -> u32 {
+    WARPS * (DEPTH * (COLUMN + 8) + eights * 32 * 16) + 128
+}
+
+fn source(eights: u32) -> Source {
+    let shape = defines("PORTABLE", &["N8_TILES", "SHARED"], &[eights, shared(eights)]);
+    Source::portable(format!("portable-{eights}.cu"), &shape)
+}
+
+/// Lists the programs.
+pub(super) fn sources() -> [Source; 3] {
+    N8_TILES.map(source)
+}
+
+/// Returns the kernel, loaded at its first use.
+pub(super) fn kernel(gpu: &Gpu, eights: u32) -> Result<CudaFunction, Error> {
+    match gpu.linear_kernels().portable.entry(eights) {
+        Entry::Occupied(known) => Ok(known.get().clone()),
+        Entry::Vacant(new) => {
+            let module = gpu.module(&source(eights))?;
+            let found = gpu.check("find the kernels", module.load_function("linear_portable"))?;
+            Ok(new.insert(found).clone())
+        }
+    }
+}
+
+impl Linear<'_> {
+    pub(super) fn portable(&self, on: &CudaStream, eights: u32, view: LinearView) -> Result<(), Error> {
+        let gpu = self.weights.gpu();
+        let kernel = kernel(gpu, eights)?;
+        // As many tiles for each CTA.
+        let tiles = view.outputs.div_ceil(16);
+        let rounds = tiles.div_ceil(CTAS * gpu.multiprocessors());
+        let launch = Launch::new((tiles.div_ceil(rounds), 1), 32 * WARPS, shared(eights));
+        // SAFETY: the arguments of `linear_portable`; `check` and `start` verified the size of all
+        // memory.
+        let started = unsafe { launch.start(on, &kernel, &(view,)) };
+        gpu.check("start a linear layer", started)
+    }
+}
