@@ -50,7 +50,7 @@ impl Linear<'_> {
                 let sizes = Sizes { outputs, inputs, tokens };
                 let plan = Plan::of(gpu, sizes);
                 counts = plan.count_bytes(gpu, sizes).max(counts);
-                kernels.extend(portable::eights(gpu, tokens).map(Kernel::Portable));
+                kernels.extend(portable::eights(tokens).map(Kernel::Portable));
                 match plan {
                     Plan::Narrow(narrow) => {
                         kernels.extend([narrow, narrow.alone()].map(Kernel::Narrow));

@@ -196,7 +196,7 @@ impl Linear<'_> {
         let (counts, work) = (counts.unwrap_or(self.scratch), self.scratch.part(room..room + rest));
         check_room(counts, plan.count_bytes(gpu, sizes))?;
         let view = || self.view(sizes, counts, work);
-        match portable::eights(gpu, sizes.tokens) {
+        match portable::eights(sizes.tokens) {
             Some(eights) if !self.weights.are_tight() => return self.portable(on, eights, view()),
             _ => {}
         }

@@ -15,16 +15,12 @@ const WARPS: u32 = 8;
 const DEPTH: u32 = 4;
 /// CTAs per SM.
 const CTAS: u32 = 2;
-/// Set to 0 it turns the kernel off, set to 1 it makes every GPU use it.
+/// Set to 1 it makes every GPU use the kernel. Off by default: it has not run on a GPU yet.
 const SWITCH: &str = "BUDDY_PORTABLE_LINEAR";
 
 /// Returns the eights of tokens of the kernel for a layer; `None` if another way is taken.
-pub(super) fn eights(gpu: &Gpu, tokens: u32) -> Option<u32> {
-    let is_on = match std::env::var(SWITCH).as_deref() {
-        Ok("0") => false,
-        Ok("1") => true,
-        _ => !gpu.is_hopper(),
-    };
+pub(super) fn eights(tokens: u32) -> Option<u32> {
+    let is_on = std::env::var(SWITCH).is_ok_and(|value| value == "1");
     N8_TILES.into_iter().find(|&eights| is_on && tokens <= 8 * eights)
 }
 
