@@ -89,6 +89,16 @@ fn build_and_run(mut build: Command, folder: &Path) -> String {
 }
 
 #[test]
+fn the_library_has_a_name_of_its_own() {
+    let library = library_folder().join("libbuddy_targets.so");
+    let Ok(output) = Command::new("readelf").arg("-d").arg(&library).output() else {
+        eprintln!("SKIPPED: there is no readelf");
+        return;
+    };
+    assert!(String::from_utf8_lossy(&output.stdout).contains("[libbuddy_targets.so]"), "{output:?}");
+}
+
+#[test]
 fn a_cpp_program_allocates_by_a_targets_file() {
     let folder = prepare("cpp");
     let mut build = compiler("CXX", "g++");

@@ -30,7 +30,7 @@ pub struct Findings {
     pub networks: BTreeMap<String, Recorded>,
     /// The paper's networks in Caffe's layout, by name.
     pub caffe: BTreeMap<String, Recorded>,
-    /// Other records of the paper's networks: [`CPU`] and its like, by set and name.
+    /// Other records of the paper's networks, by set and name.
     pub sets: BTreeMap<&'static str, BTreeMap<String, Recorded>>,
     /// Recorded public programs, by name.
     pub public: BTreeMap<String, Recorded>,
