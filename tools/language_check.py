@@ -85,7 +85,7 @@ def main():
     for name in names:
         path = pathlib.Path(name)
         is_source = path.suffix in COMMENT or name == ".ci/run"
-        if (not is_source and path.suffix != ".md") or name == "CHANGELOG.md":
+        if not is_source and path.suffix != ".md":
             continue
         lines = (ROOT / path).read_text(errors="replace").splitlines()
         check = check_markdown(path, lines, holds) if path.suffix == ".md" else check_comments(path, lines, begins, holds)
