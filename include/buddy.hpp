@@ -1,5 +1,5 @@
-// Compressed GPU memory for C++17: a thin layer over buddy.h. Link with -lbuddy, or with
-// -lbuddy_targets for buddy::Targets (include buddy_targets.h before this header).
+// Compressed GPU memory for C++17: a thin layer over buddy.h and buddy_targets.h. Link with -lbuddy, or
+// with -lbuddy_targets for buddy::Targets.
 //
 //     buddy::vector<double> field(n, BUDDY_TARGET_2X, "planes64");
 //     field.assign(device_pointer, stream);
@@ -20,7 +20,7 @@
 #include <string>
 #include <utility>
 
-#include "buddy.h"
+#include "buddy_targets.h"
 
 namespace buddy {
 
@@ -174,6 +174,16 @@ public:
     void copy_to(T *to, buddyStream stream = nullptr) const {
         memory_.read(0, to, size_ * sizeof(T), stream);
     }
+    // Decompresses `size` values from `first` on into device memory, and returns it. `first` begins an entry;
+    // so does the value behind the last one, unless it is the end.
+    T *read(std::size_t first, T *to, std::size_t size, buddyStream stream = nullptr) const {
+        memory_.read(first * sizeof(T), to, size * sizeof(T), stream);
+        return to;
+    }
+    // Compresses `size` values of device memory, with the same bounds.
+    void write(std::size_t first, const T *from, std::size_t size, buddyStream stream = nullptr) {
+        memory_.write(first * sizeof(T), from, size * sizeof(T), stream);
+    }
     // Tiles of at most `values` values, rounded down to whole entries, at least one.
     Tiles tiles(std::size_t values) {
         std::size_t entry = 128 / sizeof(T);
@@ -185,7 +195,6 @@ private:
     std::size_t size_ = 0;
 };
 
-#ifdef BUDDY_TARGETS_H
 // A targets file of `buddy profile`.
 class Targets {
 public:
@@ -224,7 +233,6 @@ public:
 private:
     buddyTargets *targets_ = nullptr;
 };
-#endif
 
 } // namespace buddy
 

@@ -62,6 +62,23 @@ fn the_headers_are_c11_and_cpp17() {
     }
 }
 
+/// Returns the lines of an example behind its comment.
+fn lines_of(example: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("examples/cpp").join(example)).unwrap();
+    text.lines().skip_while(|line| line.starts_with("//")).map(str::to_owned).collect()
+}
+
+#[test]
+fn jacobi_differs_from_the_plain_program_in_ten_lines() {
+    let (plain, compressed) = (lines_of("jacobi_plain.cpp"), lines_of("jacobi.cpp"));
+    let other = compressed.iter().filter(|line| !plain.contains(line) || line.trim() == "}").count();
+    // Two of the braces are the plain program's.
+    assert_eq!(other - plain.iter().filter(|line| line.trim() == "}").count(), 10);
+    for example in ["examples/cpp/jacobi.cpp", "examples/cpp/jacobi_plain.cpp"] {
+        succeed(compiler("CXX", "g++").args(["-std=c++17", "-fsyntax-only", example]));
+    }
+}
+
 /// Makes a folder with the stand-in driver and a targets file, sound and damaged.
 fn prepare(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
