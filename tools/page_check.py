@@ -233,9 +233,10 @@ def visit(browser, page, width, dark):
     browser.call("Emulation.setEmulatedMedia", features=[scheme])
     browser.call("Page.navigate", url=page.resolve().as_uri())
     browser.wait("Page.loadEventFired")
-    # Heat maps are drawn when scrolled into view.
-    browser.evaluate("""(async () => { for (let y = 0; y < document.body.scrollHeight; y += 700) {
-        scrollTo(0, y); await new Promise((done) => setTimeout(done, 15)); } scrollTo(0, 0); })()""")
+    # Heat maps are drawn when scrolled into view, which the page learns at the end of a frame.
+    browser.evaluate("""(async () => { const frame = () => new Promise(requestAnimationFrame);
+        for (let y = 0; y < document.body.scrollHeight; y += 700) {
+        scrollTo(0, y); await frame(); await frame(); } scrollTo(0, 0); })()""")
 
 
 def overflow(browser, width):
