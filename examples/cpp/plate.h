@@ -1,10 +1,10 @@
-// What the Jacobi examples share: jacobi_plain.cpp, and jacobi.cpp with compressed fields.
+// Declarations for both Jacobi examples: jacobi_plain.cpp, and jacobi.cpp with compressed fields.
 #ifndef PLATE_H
 #define PLATE_H
 
 #include <cstddef>
 
-// Returns device memory of so many values, zeros.
+// Returns device memory for `values` doubles, all zero.
 double *device(std::size_t values);
 
 // One Jacobi sweep over `rows` rows of `n` values, from row `first` of the plate. `from` begins one row
