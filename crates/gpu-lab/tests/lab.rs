@@ -1,10 +1,36 @@
 //! The lab on a real GPU. Without one these tests report that they were skipped; with
 //! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use buddy_cuda::{Source, Trial};
 use buddy_gpu_lab::{
     Error, Example, Grid, Lab, LargeAsk, Shapes, Way, check, check_attention, check_linear,
-    check_linear_shapes, check_small_attention, large, on_gpu, tune,
+    check_linear_shapes, check_small_attention, large, on_gpu, sources, tune,
 };
+
+/// On all threads. Run before others it fills the cache of compiled kernels.
+#[test]
+fn every_program_compiles_and_loads() {
+    on_gpu(|gpu| {
+        let all = [Source::all(), Trial::all_forms(), sources()].concat();
+        let next = AtomicUsize::new(0);
+        let load = || {
+            while let Some(source) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match gpu.module(source) {
+                    Ok(_) | Err(buddy_cuda::Error::TooOld { .. }) => {}
+                    Err(error) => panic!("{}: {error}", source.name),
+                }
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(load))));
+        assert!(next.into_inner() >= all.len());
+    });
+}
 
 #[test]
 fn every_codec_and_target_is_the_cpus() {

@@ -96,7 +96,12 @@ fn print_summaries(out: &mut impl Write, report: &FusedReport) -> Result<()> {
             "tokens", "matrices", "chain", "least, most", "alone", "over twin"
         )?;
     }
+    let mut memory = String::new();
     for summary in summaries {
+        if memory != summary.memory {
+            writeln!(out, "{}", summary.memory)?;
+            memory.clone_from(&summary.memory);
+        }
         let range = format!("{:.2}, {:.2}", summary.range.0, summary.range.1);
         let twin = summary.twin.map_or("-".to_owned(), |twin| format!("{twin:.3}"));
         let (tokens, matrices) = (summary.tokens, summary.matrices);

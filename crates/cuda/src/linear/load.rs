@@ -50,13 +50,15 @@ impl Linear<'_> {
                 let sizes = Sizes { outputs, inputs, tokens };
                 let plan = Plan::of(gpu, sizes);
                 counts = plan.count_bytes(gpu, sizes).max(counts);
-                kernels.extend(portable::eights(tokens).map(Kernel::Portable));
                 match plan {
                     Plan::Narrow(narrow) => {
                         kernels.extend([narrow, narrow.alone()].map(Kernel::Narrow));
                     }
                     Plan::Wide(wide) => {
                         kernels.insert(Kernel::Wide(if gated { wide.gated() } else { wide }));
+                    }
+                    Plan::Portable(eights) => {
+                        kernels.insert(Kernel::Portable(eights));
                     }
                     Plan::Plain(_) if gpu.is_hopper() => {
                         kernels.insert(Kernel::Unpack);

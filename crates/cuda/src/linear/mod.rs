@@ -136,7 +136,8 @@ impl Linear<'_> {
     ) -> Result<u64, Error> {
         let needs = Plan::steps(tokens).map(|tokens| {
             let sizes = sizes(weights, tokens)?;
-            Ok(need(Plan::of(gpu, sizes), sizes))
+            let plan = Plan::of(gpu, sizes);
+            Ok(need(plan, sizes).max(need(plan.for_tight(sizes), sizes)))
         });
         needs.collect::<Result<Vec<u64>, Error>>().map(|needs| needs.into_iter().max().unwrap_or(0))
     }
@@ -190,19 +191,16 @@ impl Linear<'_> {
             return Ok(());
         }
         let plan = plan_of(gpu, sizes);
-        let plan = if self.weights.are_tight() { plan.for_tight() } else { plan };
+        let plan = if self.weights.are_tight() { plan.for_tight(sizes) } else { plan };
         let (room, rest) = plan.room(gpu, sizes);
         check_room(self.scratch, room + rest)?;
         let (counts, work) = (counts.unwrap_or(self.scratch), self.scratch.part(room..room + rest));
         check_room(counts, plan.count_bytes(gpu, sizes))?;
         let view = || self.view(sizes, counts, work);
-        match portable::eights(sizes.tokens) {
-            Some(eights) if !self.weights.are_tight() => return self.portable(on, eights, view()),
-            _ => {}
-        }
         match plan {
             Plan::Narrow(narrow) => self.narrow(on, narrow, view()),
             Plan::Wide(wide) => self.wide(on, wide, view()),
+            Plan::Portable(eights) => self.portable(on, eights, view()),
             Plan::Plain(_) if self.output == Output::Gated => {
                 Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 1536 tokens" })
             }

@@ -29,7 +29,7 @@ impl Linear<'_> {
         match plan {
             Plan::Narrow(narrow) => self.narrow(on, narrow, view)?,
             Plan::Wide(wide) => self.wide(on, wide, view)?,
-            Plan::Plain(_) => return Ok(false),
+            Plan::Portable(_) | Plan::Plain(_) => return Ok(false),
         }
         Ok(true)
     }

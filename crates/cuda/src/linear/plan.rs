@@ -37,6 +37,8 @@ pub(crate) enum Plan {
     Narrow(Narrow),
     /// For more tokens: tiles of rows and tokens.
     Wide(Wide),
+    /// For up to 32 tokens on GPUs other than Hopper: the kernel for these eights of tokens.
+    Portable(u32),
     /// For very many tokens: cuBLASLt on unpacked pieces; the next piece is unpacked while one is
     /// multiplied.
     Plain(Pieces),
@@ -181,6 +183,9 @@ impl Plan {
     /// Chooses the plan of a layer.
     pub(crate) fn of(gpu: &Gpu, sizes: Sizes) -> Self {
         let Sizes { outputs, inputs, tokens } = sizes;
+        if let Some(eights) = portable::eights(tokens).filter(|_| portable::is_chosen(gpu)) {
+            return Self::Portable(eights);
+        }
         if !gpu.is_hopper() || tokens > MANY {
             return Self::Plain(Pieces::of(sizes));
         }
@@ -194,10 +199,12 @@ impl Plan {
     }
 
     /// Returns the same kernel for weights of the tight layout.
-    pub(super) fn for_tight(self) -> Self {
+    pub(super) fn for_tight(self, sizes: Sizes) -> Self {
         match self {
             Self::Narrow(narrow) => Self::Narrow(narrow.tight()),
             Self::Wide(wide) => Self::Wide(wide.tight()),
+            // The portable kernel does not read the tight layout.
+            Self::Portable(_) => Self::Plain(Pieces::of(sizes)),
             Self::Plain(pieces) => Self::Plain(pieces),
         }
     }
@@ -207,7 +214,7 @@ impl Plan {
         match self {
             Self::Narrow(narrow) => Some(Self::Narrow(narrow.plain())),
             Self::Wide(wide) => Some(Self::Wide(wide.plain())),
-            Self::Plain(_) => None,
+            Self::Portable(_) | Self::Plain(_) => None,
         }
     }
 
@@ -229,6 +236,7 @@ impl Plan {
             Self::Wide(wide) => {
                 2 * 4 * u64::from(wide.rows() * wide.tokens) * u64::from(gpu.multiprocessors())
             }
+            Self::Portable(_) => 0,
             Self::Plain(pieces) => {
                 u64::from(pieces.plain_rows(sizes.outputs)) * u64::from(sizes.inputs) * 2 + WORKSPACE
             }
@@ -241,7 +249,7 @@ impl Plan {
         let counts = match self {
             Self::Narrow(narrow) => 1 + sizes.tiles() + narrow.panels(sizes),
             Self::Wide(wide) => u64::from(4 * wide.warpgroups * gpu.multiprocessors()),
-            Self::Plain(_) => 0,
+            Self::Portable(_) | Self::Plain(_) => 0,
         };
         (4 * counts).next_multiple_of(ALIGN)
     }

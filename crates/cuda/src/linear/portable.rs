@@ -9,19 +9,27 @@ use super::{Linear, plan::COLUMN, plan::defines};
 use crate::{Error, Gpu, Source, driver::Launch, layout::LinearView};
 
 /// The most tokens, by eights of tokens of the kernels.
-const N8_TILES: [u32; 3] = [1, 2, 4];
+pub(super) const N8_TILES: [u32; 3] = [1, 2, 4];
 /// Warps of a CTA, and columns in a warp's ring: as `portable.cu` defines them.
 const WARPS: u32 = 8;
 const DEPTH: u32 = 4;
 /// CTAs per SM.
 const CTAS: u32 = 2;
-/// Set to 1 it makes every GPU use the kernel. Off by default: it has not run on a GPU yet.
+/// Set to 1 every GPU uses the kernel, set to 0 none.
 const SWITCH: &str = "BUDDY_PORTABLE_LINEAR";
 
-/// Returns the eights of tokens of the kernel for a layer; `None` if another way is taken.
+/// Returns true if layers of few tokens use the kernel on this GPU.
+pub(super) fn is_chosen(gpu: &Gpu) -> bool {
+    match std::env::var(SWITCH).as_deref() {
+        Ok("1") => true,
+        Ok("0") => false,
+        _ => !gpu.is_hopper(),
+    }
+}
+
+/// Returns the eights of tokens of the smallest kernel for a layer; `None` for too many tokens.
 pub(super) fn eights(tokens: u32) -> Option<u32> {
-    let is_on = std::env::var(SWITCH).is_ok_and(|value| value == "1");
-    N8_TILES.into_iter().find(|&eights| is_on && tokens <= 8 * eights)
+    N8_TILES.into_iter().find(|&eights| tokens <= 8 * eights)
 }
 
 /// Returns the shared memory: `PortableStorage` of `portable.cu`.
@@ -29,7 +37,7 @@ fn shared(eights: u32) -> u32 {
     WARPS * (DEPTH * (COLUMN + 8) + eights * 32 * 16) + 128
 }
 
-fn source(eights: u32) -> Source {
+pub(super) fn source(eights: u32) -> Source {
     let shape = defines("PORTABLE", &["N8_TILES", "SHARED"], &[eights, shared(eights)]);
     Source::portable(format!("portable-{eights}.cu"), &shape)
 }

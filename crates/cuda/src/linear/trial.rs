@@ -1,5 +1,4 @@
 //! Linear layers with a chosen kernel shape, for tuning.
-//! such.
 
 use std::str::FromStr;
 
@@ -9,14 +8,15 @@ use cudarc::driver::CudaStream;
 use super::{
     Linear, MOST_SHARED, Plan, Sizes,
     plan::{NARROW, NARROWS, Narrow, Pieces},
-    sizes, unpack,
+    portable, sizes, unpack,
     wide::{LOW, SLICED, WIDE, Wide},
 };
 use crate::{Error, Gpu, Source};
 
 /// A way to compute a layer: `n:` and the numbers of a narrow kernel (n8_tiles, warps, stages,
 /// epilogue_warps, share, cluster), `w:` and those of a wide one (tokens, warpgroups, split_k,
-/// entries, stages, cluster), or `p:` and the rows that are unpacked at a time.
+/// entries, stages, cluster), `m:` and the eights of tokens of the portable one, or `p:` and the
+/// rows that are unpacked at a time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial(Plan);
@@ -29,6 +29,7 @@ impl Trial {
             .map(Plan::Narrow)
             .into_iter()
             .chain(wide)
+            .chain(portable::N8_TILES.map(Plan::Portable))
             .chain([Plan::Plain(Pieces { rows: 16 })])
             .map(Self)
             .collect()
@@ -44,9 +45,20 @@ impl Trial {
             Plan::Wide(wide) => [wide, wide.gated(), wide.plain(), wide.tight(), wide.tight().gated()]
                 .map(|wide| wide.source())
                 .to_vec(),
+            Plan::Portable(eights) => vec![portable::source(eights)],
             Plan::Plain(_) => vec![unpack::source()],
         };
         Self::all().into_iter().flat_map(forms).collect()
+    }
+
+    /// Returns the portable kernel for a number of tokens; `None` for too many.
+    pub fn portable(tokens: u32) -> Option<Self> {
+        portable::eights(tokens).map(|eights| Self(Plan::Portable(eights)))
+    }
+
+    /// Returns true if it reads tight weights.
+    pub fn reads_tight(self) -> bool {
+        !matches!(self.0, Plan::Portable(_))
     }
 
     /// Returns the tokens of a tile.
@@ -54,6 +66,7 @@ impl Trial {
         match self.0 {
             Plan::Narrow(narrow) => 8 * narrow.n8_tiles,
             Plan::Wide(wide) => wide.tokens,
+            Plan::Portable(eights) => 8 * eights,
             Plan::Plain(_) => 24,
         }
     }
@@ -68,6 +81,7 @@ impl Trial {
         match self.0 {
             Plan::Narrow(narrow) => Some(narrow.source()),
             Plan::Wide(wide) => Some(wide.source()),
+            Plan::Portable(eights) => Some(portable::source(eights)),
             Plan::Plain(_) => None,
         }
     }
@@ -97,6 +111,7 @@ impl Trial {
                 wide.shared() <= MOST_SHARED
                     && (wide.split_k == 1 || inputs.is_multiple_of(64 * wide.entries))
             }
+            Plan::Portable(eights) => tokens <= 8 * eights,
             Plan::Plain(pieces) => pieces.rows.is_multiple_of(16) && outputs > 0,
         }
     }
@@ -106,7 +121,7 @@ impl FromStr for Trial {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is none of n:, w: with six numbers and p: with one");
+        let wrong = || format!("{text} is none of n:, w: with six numbers and m:, p: with one");
         let (kind, numbers) = text.split_once(':').ok_or_else(wrong)?;
         let numbers: Vec<u32> =
             numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
@@ -131,6 +146,7 @@ impl FromStr for Trial {
                 cluster,
                 ..WIDE[0]
             }))),
+            ("m", &[eights]) if portable::N8_TILES.contains(&eights) => Ok(Self(Plan::Portable(eights))),
             ("p", &[rows]) => Ok(Self(Plan::Plain(Pieces { rows }))),
             _ => Err(wrong()),
         }
@@ -163,7 +179,8 @@ mod tests {
         assert_eq!(usual, Trial(Plan::Wide(WIDE[0])));
         assert_eq!("n:1,8,3,3,4,1".parse(), Ok(Trial(Plan::Narrow(NARROW))));
         assert_eq!("p:2048".parse(), Ok(Trial(Plan::Plain(Pieces { rows: 2048 }))));
-        for wrong in ["w:8,3", "n:1,8,3,3,4,x", "q:1", "p:", ""] {
+        assert_eq!("m:2".parse(), Ok(Trial(Plan::Portable(2))));
+        for wrong in ["m:3", "w:8,3", "n:1,8,3,3,4,x", "q:1", "p:", ""] {
             assert!(wrong.parse::<Trial>().is_err(), "{wrong}");
         }
     }

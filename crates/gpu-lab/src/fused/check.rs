@@ -3,7 +3,7 @@
 use buddy_codec::{Bf16, Codec};
 use buddy_cuda::{BufferMemory, DeviceBytes, Linear, Output, Trial, Weights, WritableMatrix};
 
-use super::linear::Layer;
+use super::{linear::Layer, tight::TightCopies};
 use crate::{Error, Lab};
 
 /// Compares layers of random shapes with exact sums: rows, columns, tokens and weights, some of
@@ -75,6 +75,13 @@ impl<'a> Small<'a> {
             self.start((&matrix).into(), other, Output::Fp32)?;
             lab.same("weights that may be written", y.all(), other.all())?;
             let sums = self.download(y)?;
+            if self.trial.reads_tight() {
+                let tight = TightCopies::new(lab, SMALL.1 / 64, &plain[0], 1)?;
+                let matrix = tight.matrix(lab, 0)?;
+                other.fill(0xee)?;
+                self.start((&matrix).into(), other, Output::Fp32)?;
+                lab.same("tight weights", y.all(), other.all())?;
+            }
             self.start(frozen, other, Output::Bf16)?;
             self.compare("bf16", &sums, other, 1.0 / 200.0)?;
             if self.trial.gates() {

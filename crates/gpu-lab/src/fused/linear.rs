@@ -4,7 +4,7 @@ use buddy_codec::CodecKind;
 use buddy_core::Target;
 use buddy_cuda::{DeviceBytes, FrozenBuffer, Launch, Linear, Output, Source};
 
-use super::{FusedRow, LLAMA, Speeds, Wrong, frozen};
+use super::{FusedRow, LLAMA, Speeds, Wrong, frozen, tight::TightCopies};
 use crate::{
     Error, Lab,
     lab::{Kernels, at, none_wrong, program},
@@ -39,6 +39,7 @@ pub(crate) struct Layer<'a> {
     pub(super) headers: Vec<buddy_codec::FrozenHeader>,
     /// Plain weights in tile order, for the same kernels without compression.
     pub(super) tiles: Vec<DeviceBytes>,
+    pub(super) tight: Option<TightCopies>,
     pub(super) x: DeviceBytes,
     pub(super) y: DeviceBytes,
     pub(super) other: DeviceBytes,
@@ -84,7 +85,20 @@ impl<'a> Layer<'a> {
         let scratch = lab.bytes(Linear::room(&lab.gpu, &headers[0], tokens)?)?;
         Linear::prepare(&lab.gpu, &lab.stream, scratch.all())?;
         let (y, other) = (y()?, y()?);
-        Ok(Self { lab, kernels, size, plain, frozen, headers, tiles: Vec::new(), x, y, other, scratch })
+        Ok(Self {
+            lab,
+            kernels,
+            size,
+            plain,
+            frozen,
+            headers,
+            tiles: Vec::new(),
+            tight: None,
+            x,
+            y,
+            other,
+            scratch,
+        })
     }
 
     /// Enqueues the layer.
@@ -193,6 +207,9 @@ fn measure_matrix(
     let mut layer = Layer::new(lab, size, TOKENS[TOKENS.len() - 1], copies, 0.0)?;
     layer.verify_weights()?;
     layer.make_tiles()?;
+    if let Err(error) = layer.make_tight() {
+        add(Err(wrong(format!("tight weights, {} x {}", size.0, size.1), &error)));
+    }
     match layer.packing(speeds, nvcomp) {
         Ok(rows) => rows.into_iter().for_each(|row| add(Ok(row))),
         Err(error) => add(Err(wrong(format!("weights packed, {} x {}", size.0, size.1), &error))),
@@ -208,7 +225,16 @@ fn measure_matrix(
         if let Err(error) = twin {
             add(Err(wrong(format!("{what}, plain weights in the same form"), &error)));
         }
-        add(layer.row(speeds, tokens, is_twin_right).map_err(|error| wrong(what, &error)));
+        let mut ways = layer.ways(tokens);
+        ways.retain(|&way| {
+            let start = |to: &DeviceBytes| layer.start_way(way, 0, tokens, (to, Output::Fp32), true);
+            let verified = layer.verify_by(compared, start);
+            verified.map_err(|error| add(Err(wrong(format!("{what}, {}", way.memory()), &error)))).is_ok()
+        });
+        match layer.rows(speeds, tokens, is_twin_right, &ways) {
+            Ok(rows) => rows.into_iter().for_each(|row| add(Ok(row))),
+            Err(error) => add(Err(wrong(what, &error))),
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod linear;
 mod spmv;
 mod stencil;
 mod summary;
+mod tight;
 mod times;
 mod trial;
 

@@ -6,6 +6,8 @@ use super::FusedReport;
 /// kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
+    /// The weights, as rows name them.
+    pub memory: String,
     /// Tokens of each layer.
     pub tokens: u32,
     /// Matrices that were measured.
@@ -21,22 +23,24 @@ pub struct Summary {
 }
 
 impl FusedReport {
-    /// Returns a summary for each number of tokens, in order of measurement.
+    /// Returns a summary for each kind of weights and number of tokens.
     pub fn summaries(&self) -> Vec<Summary> {
-        let mut all: Vec<u32> = self.rows.iter().filter_map(|row| row.tokens).collect();
+        let mut all: Vec<(&str, u32)> =
+            self.rows.iter().filter_map(|row| Some((row.memory.as_str(), row.tokens?))).collect();
         all.sort_unstable();
         all.dedup();
-        all.into_iter().map(|tokens| self.summary(tokens)).collect()
+        all.into_iter().map(|(memory, tokens)| self.summary(memory, tokens)).collect()
     }
 
-    fn summary(&self, tokens: u32) -> Summary {
-        let rows = || self.rows.iter().filter(move |row| row.tokens == Some(tokens));
+    fn summary(&self, memory: &str, tokens: u32) -> Summary {
+        let rows = || self.rows.iter().filter(move |row| row.tokens == Some(tokens) && row.memory == memory);
         let chain = |row: &super::FusedRow| row.overlapped_us.unwrap_or(row.fused_us);
         let chains: Vec<f64> = rows().map(|row| row.against_us / chain(row)).collect();
         let alone: Vec<f64> = rows().map(super::FusedRow::ratio).collect();
         let twins: Vec<f64> = rows().filter_map(|row| Some(row.twin_overlapped_us? / chain(row))).collect();
         let fold = |by: fn(f64, f64) -> f64, from| chains.iter().copied().fold(from, by);
         Summary {
+            memory: memory.to_owned(),
             tokens,
             matrices: chains.len(),
             chain: geomean(&chains),

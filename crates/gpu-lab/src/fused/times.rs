@@ -6,7 +6,7 @@ use std::time::Instant;
 use buddy_cuda::{DeviceBytes, Launch, Output};
 use cudarc::driver::CudaGraph;
 
-use super::{FusedRow, Speeds, TWIN, linear::Layer};
+use super::{FusedRow, Speeds, TWIN, linear::Layer, tight::Way};
 use crate::{
     Error,
     lab::{at, none_wrong},
@@ -30,6 +30,11 @@ pub(super) fn chain(copies: usize, one_us: f64, tokens: u32) -> usize {
         _ => 1,
     };
     launches.next_multiple_of(copies)
+}
+
+/// Returns the resource that limits a kernel, by the share of memory bandwidth that it reaches.
+fn limiter(of_memory: f64) -> &'static str {
+    if of_memory > 0.85 { "memory" } else { "instructions" }
 }
 
 impl Layer<'_> {
@@ -69,8 +74,15 @@ impl Layer<'_> {
         none_wrong("linear layer on plain weights, against exact sums", self.wrong(compared)?)
     }
 
-    /// Times all variants in turn, among them the kernels of the same form if they are correct.
-    pub(super) fn row(&self, speeds: Speeds, tokens: u32, is_twin_right: bool) -> Result<FusedRow, Error> {
+    /// Times all variants in turn, among them the kernels of the same form if they are correct, and
+    /// returns a row for frozen weights and one for each other way.
+    pub(super) fn rows(
+        &self,
+        speeds: Speeds,
+        tokens: u32,
+        is_twin_right: bool,
+        ways: &[Way],
+    ) -> Result<Vec<FusedRow>, Error> {
         let copies = self.plain.len();
         let (rows, columns) = (u64::from(self.size.0), u64::from(self.size.1));
         let others = 2 * u64::from(tokens) * (rows + columns);
@@ -85,6 +97,13 @@ impl Layer<'_> {
         for overlaps in [false, true].into_iter().filter(|_| has_twin) {
             let start = |i| self.start_plain(i % copies, tokens, bf16, overlaps).map(drop);
             graphs.push(self.graph(launches, start)?);
+        }
+        let first_way = graphs.len();
+        for &way in ways {
+            for overlaps in [false, true] {
+                let start = |i| self.start_way(way, i % copies, tokens, bf16, overlaps);
+                graphs.push(self.graph(launches, start)?);
+            }
         }
         let mine = graphs.len();
         // Graphs use its memory: it must live until they are timed.
@@ -105,7 +124,7 @@ impl Layer<'_> {
             Some(best) => ("cuBLASLt, the best of its algorithms".to_owned(), times[best]),
             None => (TWIN.to_owned(), twin_us),
         };
-        Ok(FusedRow {
+        let frozen = FusedRow {
             what: self.name(tokens),
             tokens: Some(tokens),
             memory: "bf16 frozen at 4/3x".to_owned(),
@@ -119,8 +138,24 @@ impl Layer<'_> {
             plain_bytes: self.plain[0].len() + others,
             of_memory,
             overflow: 0.0,
-            limiter: if of_memory > 0.85 { "memory" } else { "instructions" }.to_owned(),
-        })
+            limiter: limiter(of_memory).to_owned(),
+        };
+        let others = ways.iter().enumerate().map(|(i, &way)| {
+            let (alone, chained) = (times[first_way + 2 * i], times[first_way + 2 * i + 1]);
+            let fused_bytes = self.weight_bytes(way) + others;
+            let of_memory = fused_bytes as f64 / speeds.read_gb_per_s / 1e3 / alone;
+            FusedRow {
+                memory: way.memory().to_owned(),
+                fused_us: alone,
+                overlapped_us: Some(chained),
+                fused_bytes,
+                of_memory,
+                limiter: limiter(of_memory).to_owned(),
+                ..frozen.clone()
+            }
+        });
+        let others: Vec<FusedRow> = others.collect();
+        Ok([vec![frozen], others].concat())
     }
 
     /// Returns graphs of the fastest of all algorithms of the heuristics, each timed once.
