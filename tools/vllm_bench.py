@@ -4,9 +4,11 @@
   tools/vllm_bench.py llama-8b --out record.json                 plain, then Buddy
   tools/vllm_bench.py llama-70b --variants buddy --batches 1     Buddy alone, where plain does not fit
   tools/vllm_bench.py small --variants plain,buddy,fp32 --check  greedy tokens and log-probabilities
+  tools/vllm_bench.py llama-8b --cache-gb 41                     start all variants at once
 
 Each variant is a process of its own. The next one imports vLLM while the one before measures, and
-waits for it. Weights come through vLLM's own loading, named as in a checkpoint, a tensor at a time.
+waits for it. With ``--cache-gb`` all of them start at the same time, each with a KV cache of that
+size, and measure in turn; memory and the times of loading then say nothing. Weights come through vLLM's own loading, named as in a checkpoint, a tensor at a time.
 Needs a GPU with vLLM and buddy-memory; reads and downloads no model.
 """
 
@@ -133,6 +135,8 @@ class Engine:
         if asked["together"]:
             # Profiles of processes that share a GPU disturb each other.
             options |= {"kv_cache_memory_bytes": 2 << 30}
+        if asked["cache_gb"]:
+            options |= {"kv_cache_memory_bytes": int(asked["cache_gb"] * (1 << 30))}
         options["compilation_config"] = {"cudagraph_capture_sizes": [one for one in asked["captured"] if one <= most]}
         started = time.perf_counter()
         self.llm = LLM(**options)
@@ -272,17 +276,27 @@ class Engine:
         return {"profile": batch, "steps": steps, "us_count_kernel": [[round(us, 1), round(count, 1), name] for us, count, name in rows[:24]]}
 
 
+def wait_for(path: str) -> None:
+    """Waits until a file exists; not at all for an empty name."""
+    while path and not os.path.exists(path):
+        time.sleep(0.05)
+
+
 def child(asked: dict) -> None:
     """Measures one variant, in a process of its own; prints a JSON line per result."""
     say = lambda **row: print("RESULT " + json.dumps({"variant": asked["variant"], "t": round(time.perf_counter() - STARTED, 1)} | row), flush=True)
     import vllm  # before waiting, so that imports take no time of the GPU
 
-    while asked["after"] and not os.path.exists(asked["after"]):
-        time.sleep(0.05)
+    if not asked["cache_gb"]:
+        wait_for(asked["after"])
     say(vllm=vllm.__version__, waited=True)
     engine = Engine(asked)
     say(start=engine.start | {"phases": engine.phases})
     engine.llm.generate(engine.prompts(2, 16), engine.sampling(4), use_tqdm=False)
+    if asked["cache_gb"]:
+        pathlib.Path(asked["done"] + ".ready").touch()
+        for path in [*asked["all_ready"], asked["after"]]:
+            wait_for(path)
     work = [(engine.check, ())] if asked["check"] else []
     work += [(engine.decode, (batch,)) for batch in asked["batches"]]
     work += [(engine.prefill, (tokens,)) for tokens in asked["prefill"]]
@@ -326,6 +340,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--length", type=int, default=8192, help="tokens of a sequence at most")
     parser.add_argument("--memory", type=float, default=0.9)
+    parser.add_argument("--cache-gb", type=float, default=0.0, help="start all variants at once, with KV caches of this size")
     parser.add_argument("--together", action="store_true", help="all variants at the same time: for --check alone")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--timeout", type=float, default=600)
@@ -338,7 +353,8 @@ def main() -> None:
     for number, variant in enumerate(variants):
         options = json.loads(variant.partition(":")[2] or "{}")
         done = f"{folder}/{number}"
-        task = vars(asked) | {"variant": variant, "options": options, "after": asked.wait if asked.together else last, "done": done}
+        task = vars(asked) | {"variant": variant, "options": options, "after": asked.wait if asked.together else last, "done": done,
+                             "all_ready": [f"{folder}/{one}.ready" for one in range(len(variants))]}
         log = open(f"{done}.log", "w")
         process = subprocess.Popen([sys.executable, __file__, "--child", json.dumps(task)], stdout=subprocess.PIPE, stderr=log, text=True,
                                    env=os.environ | {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})

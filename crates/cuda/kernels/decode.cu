@@ -18,7 +18,23 @@ BUDDY_FN uint4 join(uint4 a, uint4 b, Join join) {
     return make_uint4(two(a.x, b.x), two(a.y, b.y), two(a.z, b.z), two(a.w, b.w));
 }
 
-BUDDY_FN float squares(u32 two) { return low_of(two) * low_of(two) + high_of(two) * high_of(two); }
+// The values of a chunk in fp32.
+struct Values {
+    float v[CHUNK_VALUES];
+};
+
+BUDDY_FN Values unrounded(uint4 chunk) {
+    u32 pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+    Values values;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 4; i++) values.v[2 * i] = low_of(pairs[i]), values.v[2 * i + 1] = high_of(pairs[i]);
+    return values;
+}
+
+BUDDY_FN uint4 rounded(const Values& of) {
+    auto pair = [&](u32 i) { return to_bf16(of.v[i], of.v[i + 1]); };
+    return make_uint4(pair(0), pair(2), pair(4), pair(6));
+}
 
 // Block-wide reduction with `join`, whose identity is zero; every thread gets the result. `warps`
 // has 32 elements.
@@ -51,6 +67,8 @@ struct Norm {
     uint4* out;
     u32 chunks;  // of a row
     float epsilon;
+    u32 rounds_once;  // the result alone is rounded, not the sum and the scaled values before it
+    u32 reserved;
 };
 
 template <u32 MOST>
@@ -58,23 +76,35 @@ BUDDY_FN void norm_row(const Norm& norm) {
     __shared__ float warps[LANES];
     launch_dependent_grids();
     u64 row = (u64)blockIdx.x * norm.chunks;
-    uint4 weights[MOST], values[MOST];
+    uint4 weights[MOST];
+    Values values[MOST];
     each_chunk<MOST>(norm.chunks, [&](u32 i, u32 at) { weights[i] = norm.weights[at]; });
     wait_on_dependent_grids();
     float sum = 0;
     each_chunk<MOST>(norm.chunks, [&](u32 i, u32 at) {
-        values[i] = norm.stream[row + at];
+        float(&v)[CHUNK_VALUES] = values[i].v;
+        values[i] = unrounded(norm.stream[row + at]);
         if (norm.added != nullptr) {
-            values[i] = join(values[i], norm.added[row + at], [](float a, float b) { return a + b; });
-            norm.sum[row + at] = values[i];
+            Values added = unrounded(norm.added[row + at]);
+            BUDDY_UNROLL
+            for (u32 k = 0; k < CHUNK_VALUES; k++) v[k] += added.v[k];
+            uint4 total = rounded(values[i]);
+            norm.sum[row + at] = total;
+            if (!norm.rounds_once) values[i] = unrounded(total);
         }
-        sum += squares(values[i].x) + squares(values[i].y) + squares(values[i].z) + squares(values[i].w);
+        BUDDY_UNROLL
+        for (u32 k = 0; k < CHUNK_VALUES; k += 2) sum += v[k] * v[k] + v[k + 1] * v[k + 1];
     });
     sum = join_block(sum, warps, [](float a, float b) { return a + b; });
     float scale = rsqrtf(sum / (norm.chunks * CHUNK_VALUES) + norm.epsilon);
     each_chunk<MOST>(norm.chunks, [&](u32 i, u32 at) {
-        uint4 scaled = join(values[i], values[i], [&](float a, float) { return a * scale; });
-        norm.out[row + at] = join(scaled, weights[i], [](float a, float b) { return a * b; });
+        Values scaled = values[i], weight = unrounded(weights[i]);
+        BUDDY_UNROLL
+        for (u32 k = 0; k < CHUNK_VALUES; k++) scaled.v[k] *= scale;
+        if (!norm.rounds_once) scaled = unrounded(rounded(scaled));
+        BUDDY_UNROLL
+        for (u32 k = 0; k < CHUNK_VALUES; k++) scaled.v[k] *= weight.v[k];
+        norm.out[row + at] = rounded(scaled);
     });
 }
 

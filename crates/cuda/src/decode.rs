@@ -37,6 +37,9 @@ pub struct RmsNorm<'a> {
     pub out: DeviceSpan<'a>,
     /// Added to the mean of squares.
     pub epsilon: f32,
+    /// Rounds the result alone, as compilers that fuse the steps do; otherwise the sum and the
+    /// scaled values are rounded too, as frameworks do step by step.
+    pub rounds_once: bool,
 }
 
 /// Greedy sampling: the most likely token of each sequence.
@@ -65,6 +68,8 @@ pub(crate) struct NormView {
     out: u64,
     chunks: u32,
     epsilon: f32,
+    rounds_once: u32,
+    reserved: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -128,6 +133,8 @@ impl Decoding {
             out: norm.out.address(),
             chunks: chunks as u32,
             epsilon: norm.epsilon,
+            rounds_once: u32::from(norm.rounds_once),
+            reserved: 0,
         };
         let kernel = usize::from(chunks > THREADS.0);
         self.start(on, kernel, (stream.bytes() / row, 1), threads, &(arguments,))

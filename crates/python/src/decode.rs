@@ -37,12 +37,20 @@ fn with(
 }
 
 /// Adds to a residual stream and writes its RMS norm. `spans`: residual stream, addend or `None`,
-/// weights, output, and the sum, which may be the stream.
+/// weights, output, and the sum, which may be the stream. `rounds_once`: rounds the result alone.
 #[pyfunction]
-pub(crate) fn decode_norm(device: Device, spans: [Range; 5], epsilon: f32) -> PyResult<()> {
+#[pyo3(signature = (device, spans, epsilon, rounds_once = false))]
+pub(crate) fn decode_norm(
+    device: Device,
+    spans: [Range; 5],
+    epsilon: f32,
+    rounds_once: bool,
+) -> PyResult<()> {
     let [stream, added, weights, out, sum] = spans.map(on_gpu);
     let added = (spans[1].bytes > 0).then_some(added);
-    with(device, |kernels, on| kernels.norm(on, &RmsNorm { stream, sum, added, weights, out, epsilon }))
+    with(device, |kernels, on| {
+        kernels.norm(on, &RmsNorm { stream, sum, added, weights, out, epsilon, rounds_once })
+    })
 }
 
 /// Writes silu(gate) * up for rows that hold all gates, then all up values; or, `interleaved`,

@@ -28,14 +28,14 @@ class Options:
     """Options of ``quantization_config`` in config.json, or given by ``hf_overrides``.
 
     ``fused``: SwiGLU in the epilogue of gate and up, and norms that let the next layer load its
-    weights early; off until it is measured in vLLM. ``plain_copies_gb``: gigabytes of plain copies for batches of more than 64
+    weights early. ``plain_copies_gb``: gigabytes of plain copies for batches of more than 64
     tokens, kept beside packed weights in the order of loading. ``reserve``: share of the entries
     for which overflow is reserved, so that new weights can be loaded into a running engine.
     ``experts``: experts are packed too; off until it is measured in vLLM.
     ``modules_to_not_convert``: modules that stay plain, whole or as path components.
     """
 
-    fused: bool = False
+    fused: bool = True
     plain_copies_gb: float = 0.0
     reserve: float = 0.0
     experts: bool = False

@@ -29,7 +29,8 @@ LIBRARY.define("serve_linear(Tensor x, Tensor packed, Tensor? plain, Tensor? bia
                "-> Tensor", tags=TAGS)
 # entries: row index * entries per row + 0, 1, ..., int32: (rows, entries per row).
 LIBRARY.define("serve_rows(Tensor entries, Tensor packed, SymInt rows) -> Tensor", tags=TAGS)
-# Returns the RMS norm of x + residual, and the sum. Without a residual the sum is empty.
+# Returns the RMS norm of x + residual, and the sum. Without a residual the sum is empty. Each is
+# rounded once, as in the kernel that vLLM's compiler makes.
 LIBRARY.define("add_norm(Tensor x, Tensor? residual, Tensor weight, float epsilon) -> (Tensor, Tensor)", tags=TAGS)
 
 # Codec of a packed matrix by its address. A compiled graph must not hold codecs: it may be reused
@@ -157,15 +158,14 @@ def _add_norm(x, residual, weight, epsilon):
     total = x.new_empty(0) if residual is None else torch.empty_like(out)
     if x.numel():
         spans = [span(x), None if added is None else span(added), span(weight), span(out), None if added is None else span(total)]
-        call_native(x.device, _native.decode_norm, spans, epsilon)
+        call_native(x.device, _native.decode_norm, spans, epsilon, True)
     return out, total
 
 
 def _add_norm_cpu(x, residual, weight, epsilon):
-    total = x if residual is None else x + residual
-    wide = total.float()
-    out = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)).to(x.dtype) * weight
-    return out, x.new_empty(0) if residual is None else total
+    wide = x.float() if residual is None else x.float() + residual.float()
+    out = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon) * weight.float()
+    return out.to(x.dtype), x.new_empty(0) if residual is None else wide.to(x.dtype)
 
 
 for _name, _cpu, _cuda in [("serve_linear", _serve_linear_cpu, _serve_linear), ("serve_rows", _serve_rows, _serve_rows),

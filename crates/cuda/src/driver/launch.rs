@@ -33,10 +33,10 @@ arguments!(A B C D E);
 arguments!(A B C D E F);
 arguments!(A B C D E F G);
 
-/// Allows a kernel `shared` bytes of dynamic shared memory.
+/// Allows a kernel `shared` bytes of shared memory, of which its static variables take a part.
 pub(crate) fn allow(kernel: &CudaFunction, shared: u32) -> Result<(), DriverError> {
     let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    kernel.set_attribute(most, shared as i32)
+    kernel.set_attribute(most, shared as i32 - kernel.shared_size_bytes()?)
 }
 
 /// The grid of a launch.
