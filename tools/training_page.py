@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables and the picture of docs/guide/training.md from a record of
-tools/train_bench.py.
+"""Writes the tables and the picture of docs/guide/training.md and docs/notes/training.md from a
+record of tools/train_bench.py.
 
-    tools/training_page.py          reads docs/records/training-h200-*.json, writes docs/guide/training.md and docs/img/training.svg
+    tools/training_page.py          reads docs/records/training-h200-*.json, writes the pages and docs/img/training.svg
 """
 
 import json
-import pathlib
 import re
 
 from front_picture import BUDDY, DOCS, FAINT, INK, PLAIN, text
@@ -101,13 +100,14 @@ def picture(by_network):
 def main():
     record = json.loads(max(DOCS.glob("records/training-h200-*.json")).read_text())
     by_network = {name: [row for row in record["found"] if row["network"] == name] for name in NETWORKS}
-    page = pathlib.Path(DOCS / "guide/training.md")
-    words = page.read_text()
+    pages = {path: path.read_text() for path in [DOCS / "guide/training.md", DOCS / "notes/training.md"]}
     for name, lines in tables(by_network):
-        pattern = rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)"
-        words, count = re.subn(pattern, lambda found, lines=lines: f"{found[1]}\n{lines}\n\n{found[2]}", words, flags=re.DOTALL)
-        assert count == 1, f"docs/guide/training.md has {count} places for the table of {name}"
-    page.write_text(words)
+        pattern = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+        found = [path for path, words in pages.items() for _ in pattern.finditer(words)]
+        assert len(found) == 1, f"the pages of training have {len(found)} places for the table of {name}"
+        pages[found[0]] = pattern.sub(lambda mark, lines=lines: f"{mark[1]}\n{lines}\n\n{mark[2]}", pages[found[0]])
+    for path, words in pages.items():
+        path.write_text(words)
     (DOCS / "img/training.svg").write_text(picture(by_network))
 
 
