@@ -30,8 +30,6 @@ pub(crate) struct TightKernels {
 /// A tight matrix in device memory: [`buddy_codec::tighten`] of a bf16 matrix, copied there. Every
 /// operation is enqueued on the caller's stream; none waits or allocates. Damaged bytes give any
 /// values, never an access outside of the matrix.
-///
-/// The kernels are proved exact on a CPU. They were not run on a GPU yet.
 #[derive(Debug, Clone)]
 pub struct TightMatrix<'a> {
     gpu: Gpu,
