@@ -27,6 +27,7 @@ int cuPointerGetAttribute(void* value, int attribute, u64 address) { return 1; }
 int cuModuleLoadData(void** module, const void* image) { return __sync_fetch_and_add(&fake_modules, 1), *module = (void*)9, 0; }
 int cuModuleUnload(void* module) { return 0; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return *function = strdup(name), 0; }
+int cuFuncGetAttribute(int* value, int attribute, void* function) { return *value = 0, 0; }
 int cuFuncSetAttribute(void* function, int attribute, int value) { return 0; }
 int cuTensorMapEncodeTiled(void* map) { return 0; }
 int cuMemsetD8Async(u64 at, unsigned char value, size_t bytes, void* stream) { return fake_memsets++, 0; }

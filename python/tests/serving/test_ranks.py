@@ -28,7 +28,7 @@ def rank_of(rank, rendezvous):
         # 192 rows of down on two ranks: 96 inputs each, which stay plain.
         for inner, packs in [(256, True), (192, False)]:
             make, weights = (lambda config: Block(config, inner)), checkpoint(inner)
-            config = BuddyConfig()
+            config = BuddyConfig(Options(fused=False))
             plain, packed = loaded(None, weights, make), loaded(config, weights, make)
             x = plain(IDS)
             assert torch.equal(packed(IDS), x) and torch.equal(packed.logits(x), plain.logits(x))
