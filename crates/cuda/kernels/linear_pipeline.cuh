@@ -202,7 +202,7 @@ struct Route {
 template <class S>
 struct TileScheduler {
     u32 per_row, tile_k_blocks, token_tiles, k_blocks;
-    u32 share, rest;  // k-blocks of each worker, and the remainder
+    u32 busy, share, rest;  // workers with k-blocks, k-blocks of each, and the remainder
     Route route;  // of a grouped layer, and 16-row tiles of an expert
     u32 row_tiles = 0, matrix_tiles = 0;
 
@@ -213,19 +213,24 @@ struct TileScheduler {
         token_tiles = S::GROUPED ? route.groups() : (linear.tokens + S::TOKENS - 1) / S::TOKENS;
         k_blocks = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS) * token_tiles * tile_k_blocks;
         if (S::GROUPED) row_tiles = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS), matrix_tiles = linear.outputs / TILE_ROWS;
-        share = k_blocks / workers(), rest = k_blocks % workers();
+        // The grid of a grouped layer does not depend on its k-blocks, which may be fewer.
+        busy = S::GROUPED ? min(workers(), (k_blocks > 0 ? k_blocks : 1)) : workers();
+        share = k_blocks / busy, rest = k_blocks % busy;
     }
     static BUDDY_FN u32 workers() { return gridDim.x / S::CLUSTER; }
     static BUDDY_FN u32 worker() { return blockIdx.x / S::CLUSTER; }
     static BUDDY_FN u32 rank() { return blockIdx.x % S::CLUSTER; }
     // The CTA of this CTA's rank in a worker's cluster.
     static BUDDY_FN u32 cta(u32 worker) { return worker * S::CLUSTER + rank(); }
-    // k_blocks * worker / workers without overflow.
-    BUDDY_FN u32 start(u32 worker) const { return share * worker + rest * worker / workers(); }
+    // k_blocks * worker / busy without overflow; the end for workers without k-blocks.
+    BUDDY_FN u32 start(u32 worker) const {
+        u32 number = S::GROUPED ? min(worker, busy) : worker;
+        return share * number + rest * number / busy;
+    }
     BUDDY_FN u32 begin() const { return start(worker()); }
     BUDDY_FN u32 end() const { return start(worker() + 1); }
     BUDDY_FN u32 owner(u32 number) const {
-        u64 all = (number + 1ull) * workers() + k_blocks - 1;
+        u64 all = (number + 1ull) * busy + k_blocks - 1;
         return (all >> 32 ? (u32)(all / k_blocks) : (u32)all / k_blocks) - 1;
     }
 };

@@ -241,9 +241,12 @@ fn each_token_is_multiplied_by_its_experts() {
     let grouped = |shape: Vec<(&'static str, u32)>| [&shape[..], &[("GROUPED", 1)]].concat();
     let program = build("linear-grouped", &grouped(wide(16, 2, 1)));
     let mut random = Random(3);
-    for (experts, top, shape, odd) in
-        [(5, 2, [48, 256, 9, 4], 4), (3, 1, [80, 128, 40, 3], 0), (40, 4, [16, 128, 1, 6], 3)]
-    {
+    for (experts, top, shape, odd) in [
+        (5, 2, [48, 256, 9, 4], 4),
+        (3, 1, [80, 128, 40, 3], 0),
+        (40, 4, [16, 128, 1, 6], 3),
+        (2, 1, [80, 256, 20, 24], 5),
+    ] {
         check_experts(&program, &mut random, experts, top, shape, odd);
     }
     let program = build("linear-grouped-cluster", &grouped(wide(64, 1, 2)));
