@@ -3,7 +3,8 @@
 //! A [`Network`] is a list of layers. It gives the [footprint](Network::footprint) of training at a
 //! batch size, the [time()] of an iteration on a GPU, the [largest batch](largest_batch) that fits
 //! with and without compression, and a [trace](Network::application) of one iteration for the
-//! simulator. The model is compared with [published](validate) throughputs.
+//! simulator. [`llm`] estimates the inference of language models. The model is compared with
+//! [published](validate) throughputs.
 //! `docs/notes/case-study.md` describes it.
 
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ mod footprint;
 mod graph;
 mod iteration;
 mod layer;
+pub mod llm;
 mod networks;
 mod project;
 mod recorded;

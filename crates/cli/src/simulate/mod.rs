@@ -1,6 +1,7 @@
 //! `buddy simulate`: time and traffic of a program on a modelled GPU.
 
 mod grid;
+mod llm;
 mod measures;
 mod output;
 mod ranges;
@@ -20,7 +21,7 @@ use buddy_snapshot::write_atomic;
 use buddy_sweep::{Axis, Plan};
 use buddy_trace::pattern::PROGRAMS;
 use buddy_workloads::ALL;
-use clap::Args;
+use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
@@ -46,10 +47,13 @@ const SAMPLE_CYCLES: u64 = 500;
 /// A sweep simulates every combination of its values, one simulation per core. An interrupted sweep
 /// reports the finished runs.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Simulate {
-    #[arg(help = program_help())]
-    what: String,
+    #[command(subcommand)]
+    other: Option<Other>,
+
+    #[arg(required = true, help = program_help())]
+    what: Option<String>,
 
     #[arg(long, value_name = "GPU", default_value = "paper", help = machine::gpu_help("GPU"))]
     spec: String,
@@ -135,6 +139,12 @@ pub(crate) struct Simulate {
     timeline: Option<PathBuf>,
 }
 
+/// Other things to simulate.
+#[derive(Subcommand)]
+enum Other {
+    Llm(llm::Llm),
+}
+
 const EXAMPLES: &str = "\
 Examples:
   buddy simulate cg --scale 16MB --mode buddy --link 150
@@ -143,11 +153,15 @@ Examples:
   buddy simulate stream --ranges > targets.toml
   buddy simulate stream --mode buddy --targets 2x --sweep link=50,100,150,200
   buddy simulate csr --targets 2x --sweep mode=ideal,bandwidth,buddy --json csr.json
-  buddy simulate gemm --spec v100 --timeline gemm.json";
+  buddy simulate gemm --spec v100 --timeline gemm.json
+  buddy simulate llm --shape llama-8b --batch 8 --context 4096";
 
 impl Simulate {
     /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
+        if let Some(Other::Llm(verb)) = &self.other {
+            return verb.run();
+        }
         if self.ranges {
             return ranges::print(&self.case().input);
         }
@@ -248,15 +262,16 @@ impl Simulate {
 
     /// Returns the options as a case, before any sweep.
     fn case(&self) -> Case {
+        let what = self.what.clone().unwrap_or_default();
         let point = Point {
             gpu: self.spec.clone(),
             link: self.link.clone(),
             targets: self.targets.clone(),
             oversubscription: self.oversubscription,
-            ..Point::new(&self.what, self.mode)
+            ..Point::new(&what, self.mode)
         };
         let input = Input {
-            program: self.what.clone(),
+            program: what,
             scale: self.scale,
             snapshot: self.snapshot,
             codec: self.codec.unwrap_or(CodecKind::Bpc),

@@ -10,6 +10,7 @@ mod gpu;
 mod help;
 mod inspect;
 mod install;
+mod llm;
 mod model;
 mod profile;
 mod recorded;

@@ -1,6 +1,8 @@
 //! Range checks of GPU and link parameters.
 
-use super::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tlb, Training, Um};
+use super::{
+    Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tensor, Tlb, Training, Um,
+};
 
 type Checked = Result<(), String>;
 
@@ -22,6 +24,7 @@ impl Gpu {
         self.buddy.check()?;
         self.um.check()?;
         self.training.as_ref().map_or(Ok(()), Training::check)?;
+        self.tensor.as_ref().map_or(Ok(()), Tensor::check)?;
         self.check_sets()
     }
 
@@ -188,6 +191,12 @@ impl Training {
     fn check(&self) -> Checked {
         within("training.clock_mhz", self.clock_mhz, 100.0, 10_000.0)?;
         within("training.usable_bytes", self.usable_bytes, 1 << 20, 1 << 44)
+    }
+}
+
+impl Tensor {
+    fn check(&self) -> Checked {
+        within("tensor.bf16_flops_per_cycle", self.bf16_flops_per_cycle, 64, 1 << 20)
     }
 }
 

@@ -34,6 +34,10 @@ pub struct Gpu {
     /// from simulation records.
     #[serde(default, skip_serializing)]
     pub training: Option<Training>,
+    /// Rates of the tensor cores, used only by the model of language models; `None` for a GPU
+    /// without bf16 tensor cores. Omitted from simulation records.
+    #[serde(default, skip_serializing)]
+    pub tensor: Option<Tensor>,
 }
 
 /// The SMs and their resources.
@@ -251,6 +255,17 @@ pub struct Training {
     pub clock_mhz: f64,
     /// Device bytes available to a program.
     pub usable_bytes: u64,
+}
+
+/// Rates of the tensor cores, used only by the model of language models.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tensor {
+    /// Dense bf16 operations with fp32 sums per SM and cycle; a multiply-add is two.
+    pub bf16_flops_per_cycle: u32,
+    /// True if Buddy's fused kernels for packed weights run on it (compute capability 9.0).
+    #[serde(default)]
+    pub fused_kernels: bool,
 }
 
 /// A link to buddy or host memory: `specs/link-NAME.toml`.

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 pub use self::gpu::{
-    Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tlb, Training, Um,
+    Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tensor, Tlb, Training, Um,
 };
 
 /// Link that provides the latency of a link given by bandwidth alone.

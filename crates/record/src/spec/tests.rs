@@ -9,7 +9,7 @@ fn every_built_in_file_is_valid_and_has_its_name() {
         assert_eq!(Link::named(name).unwrap().name, name);
     }
     let h200 = Gpu::named("h200").unwrap();
-    assert_eq!((h200.dram_gb_per_s(), h200.dram.capacity_bytes >> 30), (4800.0, 131));
+    assert_eq!((h200.dram_gb_per_s(), h200.dram.capacity_bytes >> 30), (4800.0, 139));
 }
 
 #[test]

@@ -1,0 +1,23 @@
+//! Time of a decode step or a prefill of a language model, plain and with packed weights.
+//!
+//! A roofline model, not the cycle simulator: [`kernels()`] lists the kernels of a step from the
+//! [`ModelShape`], each with its bytes and operations, and a [`Cost`] turns them into time on a
+//! [`Machine`]. [`Parameters`] has every constant with its source. `docs/notes/simulator.md` compares
+//! the model with measured steps.
+
+mod config;
+mod estimate;
+mod kernel;
+mod parameters;
+mod shape;
+mod step;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+pub use estimate::{Estimate, Row, Side, estimate};
+pub use kernel::{Cost, Kernel, Kind, Limiter, Machine};
+pub use parameters::Parameters;
+pub use shape::{Experts, ModelShape};
+pub use step::{Ask, Runtime, Weights, kernels};
+pub use validate::{Comparison, validate};
