@@ -20,6 +20,7 @@ pub mod bench;
 mod case;
 mod error;
 mod forced;
+mod ignored;
 mod imposed;
 mod input;
 mod network;
@@ -35,6 +36,7 @@ mod targets;
 
 pub use case::{Case, canonical};
 pub use error::Error;
+pub use ignored::baselines;
 pub use imposed::Imposed;
 pub use input::{Input, parse_sample, parse_shares};
 pub use observe::{Ask, Observed, observe, typical};

@@ -40,7 +40,8 @@ pub use gpu::Simulator;
 pub use map::{Allocation, ClassMap, Classes, Home};
 pub use memory::Mode;
 pub use stats::{
-    BuddyReport, DramReport, KernelReport, L1Report, L2Report, LinkReport, Report, StallReport, UmReport,
+    BuddyReport, DramReport, KernelReport, L1Report, L2Report, Limit, LinkReport, Report, StallReport,
+    UmReport,
 };
 pub use targets::{TargetsFile, uniform_map};
 pub use timeline::Timeline;

@@ -101,6 +101,24 @@ pub struct Report {
     pub um: UmReport,
     pub stalls: StallReport,
     pub kernels: Vec<KernelReport>,
+    /// Use of every level over its peak; empty in records of older versions.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
+}
+
+/// Use of one level over its peak, averaged over the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The level and the direction.
+    pub name: String,
+    /// Unit of the next two.
+    pub unit: String,
+    /// Rate that the run reached.
+    pub used: f64,
+    /// The most that the level can do.
+    pub peak: f64,
+    /// `used` over `peak`.
+    pub share: f64,
 }
 
 /// L1 and shared memory: instructions, line lookups and sectors.
@@ -223,7 +241,7 @@ impl Report {
     ) -> Self {
         let gpu = &config.gpu;
         let seconds = cycles as f64 / (gpu.core.clock_mhz * 1e6);
-        Self {
+        let report = Self {
             gpu: gpu.name.clone(),
             link: config.link.name.clone(),
             mode: config.mode,
@@ -244,8 +262,42 @@ impl Report {
             um: UmReport::new(l2),
             stalls: StallReport::new(sm.stalls),
             kernels,
-        }
+            limits: Vec::new(),
+        };
+        let limits = limits(&report, config);
+        Self { limits, ..report }
     }
+}
+
+/// Returns the use of every level over its peak.
+fn limits(report: &Report, config: &Config) -> Vec<Limit> {
+    let (gpu, link) = (&config.gpu, config.link.gb_per_s);
+    let limit = |name: &str, unit: &str, used: f64, peak: f64| {
+        let share = if peak > 0.0 { used / peak } else { 0.0 };
+        Limit { name: name.to_owned(), unit: unit.to_owned(), used, peak, share }
+    };
+    let per_s = |bytes: f64| if report.cycles == 0 { 0.0 } else { bytes / report.seconds / 1e9 };
+    // Gigabytes a second of sectors that move in this number each cycle.
+    let rate = |sectors: f64| 32.0 * sectors * gpu.core.clock_mhz / 1e3;
+    let (sms, slices) = (f64::from(gpu.core.sms), f64::from(gpu.l2.slices));
+    let issue = sms * f64::from(gpu.core.schedulers * gpu.core.issue_width);
+    let sectors = |count: u64| per_s(32.0 * count as f64);
+    let traffic = &report.link_traffic;
+    vec![
+        limit("issue slots", "instructions a cycle", report.ipc, issue),
+        // A line of four sectors each cycle and SM.
+        limit("L1 loads", "GB/s", sectors(report.l1.loaded_sectors), rate(4.0 * sms)),
+        limit("L2 reads", "GB/s", sectors(report.l2.read_sectors), rate(slices * gpu.l2.sectors_per_cycle)),
+        limit(
+            "L2 writes",
+            "GB/s",
+            sectors(report.l2.written_sectors),
+            rate(slices * gpu.l2.written_sectors_per_cycle),
+        ),
+        limit("device memory", "GB/s", report.dram.gb_per_s, gpu.dram_gb_per_s()),
+        limit("link, into the GPU", "GB/s", traffic.read_gb_per_s, link),
+        limit("link, out of the GPU", "GB/s", traffic.written_gb_per_s, link),
+    ]
 }
 
 /// Returns whether serde omits the count from a record.

@@ -1,14 +1,16 @@
 //! Points of a plan, each with the digest of everything that decides its result.
 //!
 //! A million points are planned in seconds, because a point's inputs are assembled from JSON
-//! fragments made once per axis value. Points with equal inputs are merged.
+//! fragments made once per axis value. Settings that a point's mode ignores are null. Points with
+//! equal inputs are merged.
 
 use std::collections::HashSet;
 
 use buddy_core::digest;
 use buddy_profile::DEFAULT_THRESHOLD;
 use buddy_record::{Policy, spec::Link};
-use buddy_scenario::{Case, Input, Point, Share, TargetChoice};
+use buddy_scenario::{Case, Input, Point, Share, TargetChoice, parse_mode};
+use buddy_sim::Mode;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -25,7 +27,8 @@ pub struct Points {
     plan: Plan,
     /// Index of the point in the plan, and its digest.
     kept: Vec<(u32, u128)>,
-    pieces: Vec<Piece>,
+    /// Names of the settings in order, each with its piece.
+    pieces: Vec<(String, Piece)>,
     /// JSON and simulation seconds for each combination of the program's settings.
     inputs: Vec<(String, f64)>,
     /// Points of the plan per combination.
@@ -92,15 +95,46 @@ impl Points {
     /// Writes the inputs of a point as compact JSON with sorted keys.
     fn write(&self, number: usize, places: &[usize], text: &mut String) {
         text.clear();
-        for (index, piece) in self.pieces.iter().enumerate() {
+        let point = self.machine(places);
+        for (index, (key, piece)) in self.pieces.iter().enumerate() {
             text.push(if index == 0 { '{' } else { ',' });
-            text.push_str(match piece {
-                Piece::Input => &self.inputs[number / self.per_input].0,
-                Piece::Same(text) => text,
-                Piece::Along { axis, values } => &values[places[*axis]],
-            });
+            match piece {
+                Piece::Input => text.push_str(&self.inputs[number / self.per_input].0),
+                _ if point.ignores(key) => text.push_str(&format!("{}:null", json!(key))),
+                Piece::Same(value) => text.push_str(value),
+                Piece::Along { axis, values } => text.push_str(&values[places[*axis]]),
+            }
         }
         text.push('}');
+    }
+
+    /// Returns the settings of a point that decide which others its mode ignores.
+    fn machine(&self, places: &[usize]) -> Point {
+        Point { targets: self.targets(places), ..Point::new("", self.mode(places)) }
+    }
+
+    /// Returns the mode of a point.
+    fn mode(&self, places: &[usize]) -> Mode {
+        let value = self.value("mode", places).and_then(|mode| parse_mode(mode).ok());
+        value.unwrap_or(self.plan.base.point.mode)
+    }
+
+    /// Returns the targets of a point.
+    fn targets(&self, places: &[usize]) -> Option<String> {
+        self.value("targets", places).cloned().or_else(|| self.plan.base.point.targets.clone())
+    }
+
+    /// Returns the value of a setting that an axis varies.
+    fn value(&self, key: &str, places: &[usize]) -> Option<&String> {
+        self.plan.axes.iter().zip(places).find_map(|(axis, place)| {
+            let column = axis.keys.iter().position(|other| other == key)?;
+            Some(&axis.rows[*place][column])
+        })
+    }
+
+    /// Returns whether the mode of a point ignores a setting.
+    pub(crate) fn ignores(&self, point: usize, key: &str) -> bool {
+        self.machine(&self.places(point)).ignores(key)
     }
 
     /// Returns the plan.
@@ -154,23 +188,7 @@ impl Points {
 
     /// Returns whether a point depends on the program's data.
     pub(crate) fn is_compressed(&self, point: usize) -> bool {
-        let is = |mode: &str| matches!(mode, "bandwidth" | "buddy");
-        let place = self
-            .plan
-            .axes
-            .iter()
-            .enumerate()
-            .find_map(|(axis, one)| Some((axis, one.keys.iter().position(|key| key == "mode")?)));
-        match place {
-            Some((axis, column)) => is(&self.plan.axes[axis].rows[self.place(point, axis)][column]),
-            None => self.plan.base.is_compressed(),
-        }
-    }
-
-    /// Returns the position of a point along one axis.
-    fn place(&self, point: usize, axis: usize) -> usize {
-        let after: usize = self.plan.axes[axis + 1..].iter().map(|axis| axis.rows.len()).product();
-        self.kept[point].0 as usize / after % self.plan.axes[axis].rows.len()
+        matches!(self.mode(&self.places(point)), Mode::Bandwidth | Mode::Buddy)
     }
 
     /// Estimates the core seconds of a point.
@@ -180,7 +198,7 @@ impl Points {
 }
 
 /// Returns the fields of the inputs of all points, in order of names.
-fn pieces(plan: &Plan) -> Result<Vec<Piece>, Error> {
+fn pieces(plan: &Plan) -> Result<Vec<(String, Piece)>, Error> {
     let mut named: Vec<(String, Piece)> = vec![("input".to_owned(), Piece::Input)];
     let machine = |key: &&String| !Input::KEYS.contains(&key.as_str());
     for (index, axis) in plan.axes.iter().enumerate() {
@@ -199,7 +217,7 @@ fn pieces(plan: &Plan) -> Result<Vec<Piece>, Error> {
         }
     }
     named.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(named.into_iter().map(|(_, piece)| piece).collect())
+    Ok(named)
 }
 
 /// Returns a machine setting as it appears in the inputs: presets and files by their contents.
@@ -305,7 +323,6 @@ mod tests {
             "link = 50",
             "targets = '2x'",
             "metadata = 8192",
-            "oversubscription = 0.1",
             "policy = 'naive'",
             "threshold = 0.2",
             "l2.bytes = 8388608",
@@ -326,6 +343,21 @@ mod tests {
         ] {
             assert_eq!(digest(same), digest(""), "{same}");
         }
+    }
+
+    /// Ideal memory has no metadata and no targets: of six points of each mode one is left, and of
+    /// Unified Memory those with another oversubscription.
+    #[test]
+    fn settings_that_a_mode_ignores_make_no_points() {
+        let all = points(
+            "[axes]\nprogram = 'cg'\nmode = ['ideal', 'buddy', 'um']\nmetadata = [4096, 8192, 16384]\n\
+             threshold = [0.1, 0.3]\noversubscription = [0, 0.1]",
+        );
+        let modes = |mode| (0..all.len()).filter(|point| all.case(*point).point.mode == mode).count();
+        assert_eq!([Mode::Ideal, Mode::Buddy, Mode::Um].map(modes), [1, 6, 2]);
+        let ideal = (0..all.len()).find(|point| all.case(*point).point.mode == Mode::Ideal).unwrap();
+        assert!(all.ignores(ideal, "metadata") && !all.ignores(ideal, "link"));
+        assert!(all.key(ideal).inputs.to_string().contains("\"metadata\":null"));
     }
 
     #[test]

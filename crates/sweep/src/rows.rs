@@ -4,10 +4,14 @@ use std::io::{self, Write};
 
 use buddy_record::{Grid, GridCell, Unit};
 use buddy_report::{SweepData, csv_text};
+use buddy_scenario::Case;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::{Axis, Outcome, Sweep};
+
+/// Description of the baseline of speeds if the plan has ideal memory.
+const IDEAL: &str = "ideal memory on the same GPU";
 
 /// A metric of a result.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +34,8 @@ const fn metric(
     Metric { name, unit, more_is_better: more, get }
 }
 
-/// Default columns of a table. The first, `speed`, is relative to the first point of the same
-/// program.
+/// Default columns of a table. The first, `speed`, is relative to ideal memory on the same GPU, or to
+/// the first point of the same program if the plan lacks an ideal one.
 pub const METRICS: [Metric; 13] = [
     metric("speed", Unit::Ratio, Some(true), |_| None),
     metric("capacity", Unit::Ratio, Some(true), |one| one.capacity),
@@ -86,7 +90,7 @@ impl Sweep {
         };
         let chosen: Vec<Column> = names.iter().map(|name| self.column(name)).collect::<Result<_, _>>()?;
         let (results, mut rows) = (self.results(), Vec::new());
-        self.each(&results, |point, outcome, speed| {
+        self.each(&results, &self.baselines().0, |point, outcome, speed| {
             rows.push(self.row(point, outcome, &chosen, speed)?);
             Ok(())
         })?;
@@ -108,7 +112,8 @@ impl Sweep {
         let columns: Vec<String> = METRICS.map(|metric| metric.name.to_owned()).into();
         let (mut rows, results) = (Vec::new(), self.results());
         let columns: Vec<Column> = columns.iter().filter_map(|name| self.column(name).ok()).collect();
-        self.each(&results, |point, outcome, speed| {
+        let (bases, is_ideal) = self.baselines();
+        self.each(&results, &bases, |point, outcome, speed| {
             let places = self.points().places(point);
             let figure =
                 |cell: &GridCell| if let GridCell::Number(number) = cell { Some(*number) } else { None };
@@ -124,6 +129,7 @@ impl Sweep {
             missing: results.iter().filter(|one| one.is_none()).count(),
             rows,
             same: same.join(", "),
+            baseline: if is_ideal { IDEAL.to_owned() } else { String::new() },
             failed,
         }
     }
@@ -132,20 +138,35 @@ impl Sweep {
         (0..self.points().len()).into_par_iter().map(|point| self.outcome(point)).collect()
     }
 
-    /// Calls `found` with every result and its speed relative to the first point of the same
-    /// program; without that point it has none.
+    /// Returns the point that each point's speed is relative to, and whether all of them are ideal
+    /// memory.
+    fn baselines(&self) -> (Vec<usize>, bool) {
+        let points = self.points();
+        let cases: Vec<Case> = (0..points.len()).map(|point| points.case(point)).collect();
+        if let Some(ideal) = buddy_scenario::baselines(&cases) {
+            return (ideal, true);
+        }
+        let mut first = 0;
+        let first = |point: usize| {
+            if points.input(point) != points.input(first) {
+                first = point;
+            }
+            first
+        };
+        ((0..points.len()).map(first).collect(), false)
+    }
+
+    /// Calls `found` with every result and its speed; without a result of its baseline it has none.
     fn each(
         &self,
         results: &[Option<Outcome>],
+        bases: &[usize],
         mut found: impl FnMut(usize, &Outcome, Option<f64>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut first: Option<(usize, Option<f64>)> = None;
+        let seconds = |point: usize| results[point].as_ref().map(|one| one.report.seconds);
         for (point, outcome) in results.iter().enumerate() {
-            let (input, seconds) =
-                (self.points().input(point), outcome.as_ref().map(|one| one.report.seconds));
-            let base = *first.insert(first.filter(|(of, _)| *of == input).unwrap_or((input, seconds)));
             if let Some(outcome) = outcome {
-                found(point, outcome, base.1.map(|base| base / outcome.report.seconds))?;
+                found(point, outcome, seconds(bases[point]).map(|base| base / outcome.report.seconds))?;
             }
         }
         Ok(())
@@ -180,12 +201,15 @@ impl Sweep {
         columns: &[Column],
         speed: Option<f64>,
     ) -> Result<Vec<GridCell>, String> {
-        let places = self.points().places(point);
+        let (places, plan) = (self.points().places(point), self.points().plan());
         let fields = columns.iter().any(|column| matches!(column, Column::Field(_)));
         let record = if fields { json!(outcome) } else { Value::Null };
         let cell = |column: &Column| match column {
+            Column::Setting(axis, place) if self.points().ignores(point, &plan.axes[*axis].keys[*place]) => {
+                Ok(GridCell::Empty)
+            }
             Column::Setting(axis, place) => {
-                let text = &self.points().plan().axes[*axis].rows[places[*axis]][*place];
+                let text = &plan.axes[*axis].rows[places[*axis]][*place];
                 Ok(text.parse::<f64>().map_or_else(|_| GridCell::from(text.as_str()), GridCell::from))
             }
             Column::Metric(metric) if metric.name == "speed" => Ok(GridCell::from(speed)),

@@ -9,8 +9,7 @@ use super::Run;
 pub(crate) struct Measure {
     /// Column header.
     pub(crate) name: &'static str,
-    /// Explanation for readers who see it for the first time.
-    pub(crate) about: &'static str,
+    about: &'static str,
     pub(crate) unit: Unit,
     /// True if higher is better, false if lower is, `None` if neither.
     pub(crate) better: Option<bool>,
@@ -18,11 +17,14 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Returns its value for a run. `speed` is relative to the first run.
-    pub(crate) fn of(&self, run: &Run<'_>, first: &Run<'_>) -> Option<f64> {
-        let cycles = |run: &Run<'_>| run.done.report.cycles.max(1) as f64;
-        let value = if self.name == SPEED { Some(cycles(first) / cycles(run)) } else { (self.get)(run) };
-        value.filter(|value| value.is_finite())
+    /// Returns its value for a run.
+    pub(crate) fn of(&self, run: &Run<'_>) -> Option<f64> {
+        (self.get)(run).filter(|value| value.is_finite())
+    }
+
+    /// Returns an explanation for readers who see it for the first time.
+    pub(crate) fn about(&self, run: &Run<'_>) -> String {
+        if self.name == SPEED { format!("speedup over {}", run.base.about) } else { self.about.to_owned() }
     }
 }
 
@@ -40,7 +42,7 @@ const fn measure(
 
 /// All metrics, most important first.
 pub(crate) static MEASURES: [Measure; 12] = [
-    measure(SPEED, Unit::Ratio, Some(true), "speedup over the first run", |_| None),
+    measure(SPEED, Unit::Ratio, Some(true), "", |run| Some(run.base.seconds? / run.done.report.seconds)),
     measure("cycles", Unit::Count, Some(false), "cycles of the GPU's clock from start to end", |run| {
         Some(run.done.report.cycles as f64)
     }),

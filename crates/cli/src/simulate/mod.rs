@@ -4,7 +4,9 @@ mod grid;
 mod llm;
 mod measures;
 mod output;
+mod page;
 mod ranges;
+mod refuse;
 mod stage;
 
 use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
@@ -13,8 +15,8 @@ use anyhow::{Result, bail};
 use buddy_codec::CodecKind;
 use buddy_dl::Network;
 use buddy_scenario::{
-    Case, Done, Input, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, parse_mib, parse_mode,
-    parse_sample, parse_scale,
+    Case, Done, Input, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, baselines, parse_mib,
+    parse_mode, parse_sample, parse_scale,
 };
 use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
@@ -28,6 +30,8 @@ use rayon::prelude::*;
 use self::{grid::Shares, stage::open};
 use crate::{INTERRUPTED, STOPS_GRACEFULLY, machine, output as files, say};
 
+/// Link of a run without the option.
+const LINK: &str = "150";
 /// Cycles between two samples of a timeline.
 const SAMPLE_CYCLES: u64 = 500;
 
@@ -62,8 +66,8 @@ pub(crate) struct Simulate {
     #[arg(long, default_value = "ideal", value_parser = parse_mode)]
     mode: Mode,
 
-    #[arg(long, default_value = "150", help = machine::link_help("Link"))]
-    link: String,
+    #[arg(long, help = format!("{} [default: 150]", machine::link_help("Link")))]
+    link: Option<String>,
 
     /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), a TOML file of targets, or a rule:
     /// compressed, capacity:RATIO, imposed:RATIO,OVERFLOW,STORED (docs/guide/sweeps.md)
@@ -166,7 +170,10 @@ impl Simulate {
             return ranges::print(&self.case().input);
         }
         let plan = Plan::of(self.case(), self.sweep.clone()).map_err(anyhow::Error::msg)?;
-        let cases: Vec<Case> = plan.cases().collect();
+        let all: Vec<Case> = plan.cases().collect();
+        refuse::ignored(&self, &all)?;
+        let (numbers, cases) = distinct(all);
+        let bases = baselines(&cases);
         self.check_output(&cases)?;
         if self.timeline.is_some() && cases.len() > 1 {
             bail!("--timeline is for one run; the sweep has {}", cases.len());
@@ -183,12 +190,13 @@ impl Simulate {
         let done = simulate(&scenarios)?;
         let settings: Vec<String> = cases.iter().map(|case| grid::settings(case, &self.sweep)).collect();
         let mut runs: Vec<Run<'_>> = Vec::new();
-        for (number, ((scenario, done), settings)) in scenarios.iter().zip(&done).zip(&settings).enumerate() {
-            runs.extend(done.as_ref().map(|done| Run { scenario, done, settings, number }));
+        for (index, ((scenario, found), settings)) in scenarios.iter().zip(&done).zip(&settings).enumerate() {
+            let (number, base) = (numbers[index], base(index, bases.as_deref(), &done));
+            runs.extend(found.as_ref().map(|done| Run { scenario, done, settings, number, base }));
         }
         warn_of_unmatched(&runs);
         output::print(&what, &runs)?;
-        self.write_files(&what, &runs)?;
+        self.write_files(&what, &runs, plan.axes(), cases.len())?;
         if runs.len() < cases.len() {
             bail!("interrupted: {} of {} runs are done", runs.len(), cases.len());
         }
@@ -265,7 +273,7 @@ impl Simulate {
         let what = self.what.clone().unwrap_or_default();
         let point = Point {
             gpu: self.spec.clone(),
-            link: self.link.clone(),
+            link: self.link.clone().unwrap_or_else(|| LINK.to_owned()),
             targets: self.targets.clone(),
             oversubscription: self.oversubscription,
             ..Point::new(&what, self.mode)
@@ -292,13 +300,13 @@ impl Simulate {
         Ok(scenario)
     }
 
-    fn write_files(&self, what: &str, runs: &[Run<'_>]) -> Result<()> {
+    fn write_files(&self, what: &str, runs: &[Run<'_>], axes: &[Axis], planned: usize) -> Result<()> {
         let Some(Run { done: first, .. }) = runs.first() else { return Ok(()) };
         if let Some(path) = &self.json {
             files::write(path, &output::record(what, runs, self.sweep.is_empty()))?;
         }
         if let Some(path) = &self.html {
-            files::write(path, &output::page(what, runs, &self.sweep))?;
+            files::write(path, &page::page(what, runs, axes, planned))?;
         }
         if let (Some(path), Some(timeline)) = (&self.timeline, &first.timeline) {
             write_atomic(path, |out| timeline.write(&first.report, out))?;
@@ -328,6 +336,31 @@ pub(crate) struct Run<'a> {
     settings: &'a str,
     /// Index in the sweep.
     number: usize,
+    base: Base,
+}
+
+/// The run that speeds are relative to.
+#[derive(Clone, Copy)]
+pub(crate) struct Base {
+    /// Its seconds; `None` if it was interrupted.
+    seconds: Option<f64>,
+    about: &'static str,
+}
+
+/// Returns the baseline of a run: ideal memory of the same GPU if every run has one, else the first.
+fn base(index: usize, ideal: Option<&[usize]>, done: &[Option<Done>]) -> Base {
+    let seconds = |index: usize| done[index].as_ref().map(|done| done.report.seconds);
+    match ideal {
+        Some(ideal) => Base { seconds: seconds(ideal[index]), about: "ideal memory on the same GPU" },
+        None => Base { seconds: seconds(0), about: "the first run" },
+    }
+}
+
+/// Leaves out cases that differ only in settings that their mode ignores; returns the others with
+/// their numbers.
+fn distinct(cases: Vec<Case>) -> (Vec<usize>, Vec<Case>) {
+    let mut seen = HashSet::new();
+    cases.into_iter().enumerate().filter(|(_, case)| seen.insert(case.effective_key())).unzip()
 }
 
 impl Run<'_> {

@@ -1,13 +1,12 @@
-//! Text, record and page of a run or a sweep.
+//! Text and record of a run or a sweep.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use buddy_record::{Record, RecordKind};
-use buddy_report::{Align, Cell, Column, Page, SweepData, Table, count, number, share, sweep_page};
+use buddy_report::{Align, Cell, Column, Table, count, number, share};
 use buddy_scenario::{Point, Scenario};
 use buddy_sim::Report;
-use buddy_sweep::Axis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +17,7 @@ use super::{
 
 /// Columns of a plain terminal.
 const TERMINAL: usize = 80;
-const TOOL: &str = concat!("buddy ", env!("CARGO_PKG_VERSION"));
+pub(super) const TOOL: &str = concat!("buddy ", env!("CARGO_PKG_VERSION"));
 
 /// All runs of a sweep.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,7 +58,7 @@ pub(crate) fn print(what: &str, runs: &[Run<'_>]) -> Result<()> {
 }
 
 /// Returns a remark on unknown opcodes, which all runs share.
-fn remark(first: &Run<'_>) -> Option<String> {
+pub(super) fn remark(first: &Run<'_>) -> Option<String> {
     let report = &first.done.report;
     let (unknown, whole) = (report.unknown_opcodes(), report.instructions.max(1));
     let sum: u64 = unknown.values().sum();
@@ -86,7 +85,10 @@ fn own(run: &Run<'_>) -> [(&'static str, String); 7] {
         ("target", point.targets.clone().unwrap_or_default()),
         (
             "metadata",
-            point.metadata_bytes.map_or_else(String::new, |bytes| format!("{} B", count(bytes.into()))),
+            point
+                .effective()
+                .metadata_bytes
+                .map_or_else(String::new, |bytes| format!("{} B", count(bytes.into()))),
         ),
         ("over", oversubscribed(point)),
         ("settings", run.settings.to_owned()),
@@ -99,7 +101,7 @@ fn oversubscribed(point: &Point) -> String {
 }
 
 /// Returns, for each run, the settings that all runs share, or those that differ.
-fn settings(runs: &[Run<'_>], same: bool) -> Vec<Vec<(&'static str, String)>> {
+pub(super) fn settings(runs: &[Run<'_>], same: bool) -> Vec<Vec<(&'static str, String)>> {
     let all: Vec<_> = runs.iter().map(own).collect();
     let kept = |at: usize| all.iter().all(|one| one[at].1 == all[0][at].1) == same;
     let of = |one: &[(&'static str, String); 7]| {
@@ -109,21 +111,21 @@ fn settings(runs: &[Run<'_>], same: bool) -> Vec<Vec<(&'static str, String)>> {
 }
 
 /// `GPU paper, mode buddy, link 150`.
-fn words(settings: &[Vec<(&'static str, String)>]) -> String {
+pub(super) fn words(settings: &[Vec<(&'static str, String)>]) -> String {
     let known = settings.first().into_iter().flatten().filter(|(_, value)| !value.is_empty());
     known.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the metrics that at least one run has.
-fn shown<'a>(runs: &'a [Run<'_>]) -> impl Iterator<Item = &'static Measure> + 'a {
+pub(super) fn shown<'a>(runs: &'a [Run<'_>]) -> impl Iterator<Item = &'static Measure> + 'a {
     let single = runs.len() == 1;
-    MEASURES.iter().filter(move |one| {
-        !(single && one.name == SPEED) && runs.iter().any(|run| one.of(run, &runs[0]).is_some())
-    })
+    MEASURES
+        .iter()
+        .filter(move |one| !(single && one.name == SPEED) && runs.iter().any(|run| one.of(run).is_some()))
 }
 
-fn cell(measure: &Measure, run: &Run<'_>, first: &Run<'_>) -> Cell {
-    let value = measure.of(run, first);
+pub(super) fn cell(measure: &Measure, run: &Run<'_>) -> Cell {
+    let value = measure.of(run);
     value.map_or_else(|| Cell::text("-"), |value| Cell::number(value, number(measure.unit, value)))
 }
 
@@ -131,15 +133,15 @@ fn cell(measure: &Measure, run: &Run<'_>, first: &Run<'_>) -> Cell {
 fn figures(run: &Run<'_>) -> String {
     let one = std::slice::from_ref(run);
     let line = |measure: &Measure| {
-        let value = measure.of(run, run).map_or_else(String::new, |value| number(measure.unit, value));
-        format!("  {:<10} {value:>12}  {}\n", measure.name, measure.about)
+        let value = measure.of(run).map_or_else(String::new, |value| number(measure.unit, value));
+        format!("  {:<10} {value:>12}  {}\n", measure.name, measure.about(run))
     };
     shown(one).map(line).collect()
 }
 
 /// Explains the columns of a table, and names the omitted ones.
 fn meanings(runs: &[Run<'_>], left_out: &[&str]) -> String {
-    let line = |measure: &Measure| format!("  {:<10} {}\n", measure.name, measure.about);
+    let line = |measure: &Measure| format!("  {:<10} {}\n", measure.name, measure.about(&runs[0]));
     let kept = shown(runs).filter(|measure| !left_out.contains(&measure.name));
     let more = match left_out {
         [] => String::new(),
@@ -171,7 +173,7 @@ fn table(runs: &[Run<'_>]) -> Table {
     let numbers = shown(runs).map(|measure| column(measure.name, Align::Right));
     let row = |(run, own): (&Run<'_>, &Vec<(&'static str, String)>)| {
         let own = own.iter().map(|(_, value)| Cell::text(if value.is_empty() { "-" } else { value }));
-        own.chain(shown(runs).map(|measure| cell(measure, run, &runs[0]))).collect()
+        own.chain(shown(runs).map(|measure| cell(measure, run))).collect()
     };
     Table {
         columns: names.chain(numbers).collect(),
@@ -197,59 +199,4 @@ pub(crate) fn record(what: &str, runs: &[Run<'_>], single: bool) -> String {
     let mut record = Record::new(Runs { what: what.to_owned(), runs: runs.iter().map(run).collect() });
     record.spec = Value::Array(runs.iter().map(|run| run.scenario.spec(what)).collect());
     record.to_json()
-}
-
-/// Returns the page of one run, or of a sweep over these axes.
-pub(crate) fn page(what: &str, runs: &[Run<'_>], axes: &[Axis]) -> String {
-    let Some(first) = runs.first() else { return String::new() };
-    let (same, guess) = (words(&settings(runs, true)), remark(first).unwrap_or_default());
-    if axes.iter().any(|axis| axis.rows.len() > 1) {
-        let meanings: Vec<String> =
-            MEASURES.iter().map(|one| format!("{}: {}", one.name, one.about)).collect();
-        let meanings = meanings.join("; ");
-        return sweep_page(&sweep(what, runs, axes, format!("{same}. {guess}{meanings}.")), TOOL);
-    }
-    let column = |name, align| Column { name, group: "", align };
-    let row = |measure: &Measure| {
-        vec![Cell::text(measure.name), cell(measure, first, first), Cell::text(measure.about)]
-    };
-    let table = Table {
-        columns: vec![
-            column("figure", Align::Left),
-            column("value", Align::Right),
-            column("meaning", Align::Left),
-        ],
-        rows: shown(&runs[..1]).map(row).collect(),
-        total: Vec::new(),
-    };
-    Page::new(&format!("Simulation of {what}"), &same)
-        .section("", &guess, &table.to_html())
-        .data("simulation.json", &record(what, runs, true))
-        .render(TOOL)
-}
-
-/// Returns the runs along the swept axes, for the page of a sweep.
-fn sweep(what: &str, runs: &[Run<'_>], axes: &[Axis], same: String) -> SweepData {
-    let varied = |axis: &&Axis| axis.rows.len() > 1;
-    let axis = |axis: &Axis| (axis.keys.join(", "), axis.rows.iter().map(|row| row.join(", ")).collect());
-    // The last axis varies fastest.
-    let places = |mut number: usize| {
-        let mut places: Vec<usize> = Vec::new();
-        for axis in axes.iter().rev() {
-            places.extend((axis.rows.len() > 1).then_some(number % axis.rows.len()));
-            number /= axis.rows.len();
-        }
-        places.reverse();
-        places
-    };
-    let figures = |run: &Run<'_>| MEASURES.iter().map(|one| one.of(run, &runs[0])).collect();
-    SweepData {
-        name: what.to_owned(),
-        axes: axes.iter().filter(varied).map(axis).collect(),
-        metrics: MEASURES.iter().map(|one| (one.name.to_owned(), one.unit, one.better)).collect(),
-        rows: runs.iter().map(|run| (places(run.number), figures(run))).collect(),
-        same,
-        missing: axes.iter().map(|axis| axis.rows.len()).product::<usize>() - runs.len(),
-        ..SweepData::default()
-    }
 }

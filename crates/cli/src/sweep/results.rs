@@ -19,8 +19,9 @@ use crate::{display::width, output, say};
 /// Columns are settings of the axes (link, l2.bytes), metrics (speed, capacity, seconds, cycles,
 /// ipc, overflow, l1_hits, l2_hits, metadata_hits, buddy_accesses, dram_gb_per_s,
 /// link_read_gb_per_s, link_written_gb_per_s), key, and any field of a record by its dotted name
-/// (report.l2.reads). The speed is relative to the first point of the same program in the plan. The
-/// capacity is the program's bytes divided by the device memory used.
+/// (report.l2.reads). The speed is relative to ideal memory on the same GPU, or to the first point
+/// of the same program if the plan lacks an ideal one. The capacity is the program's bytes divided
+/// by the device memory used.
 #[derive(Args)]
 pub(crate) struct Table {
     #[command(flatten)]

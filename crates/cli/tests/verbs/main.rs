@@ -16,6 +16,7 @@ mod profile;
 mod recorded;
 mod sample;
 mod simulate;
+mod simulate_page;
 mod slurm;
 mod sweep;
 mod trace;

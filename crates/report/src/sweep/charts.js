@@ -71,7 +71,7 @@ function drawLines(data, chosen, box, legend) {
   legend.innerHTML = chosen.lines < 0 ? "" : axes[chosen.lines].shown.map((value, i) => used.has(i)
     ? `<li class="${colour(i)}"><button data-line="${i}" aria-pressed="${!chosen.hidden.has(i)}"><i></i>${escaped(axes[chosen.lines].name)} ${escaped(value)}</button></li>` : "").join("");
   if (!all.length) { box.textContent = "No point that is shown has this figure."; return; }
-  const y = scale(all, HEIGHT - BOTTOM, TOP);
+  const y = scale(withOne(chosen.y, all), HEIGHT - BOTTOM, TOP);
   const width = panels.size === 1 ? wide() : WIDTH;
   const figure = metrics[chosen.y].name;
   const title = (at) => chosen.panels < 0 ? figure : `${figure}, ${axes[chosen.panels].name} ${axes[chosen.panels].shown[at]}`;
@@ -100,7 +100,8 @@ function drawFront(data, box) {
   if (!both.length) { box.textContent = "No point that is shown has both."; return; }
   const { programs, fronts } = frontsOf([...both], s, c);
   const [w, h] = [wide(), 320];
-  const across = scale(both.map(c), LEFT + 8, w - RIGHT - 8), y = scale(both.map(s), h - BOTTOM, TOP);
+  const across = scale(withOne(capacity, both.map(c)), LEFT + 8, w - RIGHT - 8);
+  const y = scale(withOne(speed, both.map(s)), h - BOTTOM, TOP);
   const place = (row) => [across.at(c(row)).toFixed(1), y.at(s(row)).toFixed(1)];
   const points = (at) => [...new Set(both.filter((row) => programs < 0 || row[programs] === at).map((row) => `M${place(row).join(" ")}h0`))].join("");
   const ticks = across.ticks.map((v) => text(across.at(v), h - BOTTOM + 17, "middle", write(capacity, v, across.step))).join("");

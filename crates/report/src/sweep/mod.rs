@@ -22,6 +22,8 @@ pub struct SweepData {
     pub metrics: Vec<(String, Unit, Option<bool>)>,
     /// Finished points: the position along each axis, and each metric.
     pub rows: Vec<(Vec<usize>, Vec<Option<f64>>)>,
+    /// Description of the point that speeds are relative to; empty for the first point of the same program.
+    pub baseline: String,
     /// Settings that all points share.
     pub same: String,
     /// Number of unfinished points.
@@ -39,8 +41,13 @@ pub fn sweep_page(data: &SweepData, tool: &str) -> String {
         lead.push_str(&format!(", {} not done", count(data.missing as u64)));
     }
     let same = if data.same.is_empty() { String::new() } else { format!("All points: {}", data.same) };
+    let baseline = if data.baseline.is_empty() { FIRST.to_owned() } else { escape(&data.baseline) };
+    let baseline = format!(
+        "<p class=\"remark\">Speed is relative to {baseline}. Capacity is the program's bytes divided by the device \
+         memory used.</p>\n"
+    );
     let page = Page::new(&format!("Sweep {}", data.name), &lead)
-        .part("short", "In short", &same, &format!("<style>{STYLE}</style>{BASELINE}{TABLES}"))
+        .part("short", "In short", &same, &format!("<style>{STYLE}</style>{baseline}{TABLES}"))
         .part("lines", "Lines", LINES, CHART)
         .part("effects", "What matters", EFFECTS, "<h3></h3><ul class=\"bars\"></ul>\n")
         .part("front", "Capacity and speed", FRONT, "<div class=\"plots\"></div>\n")
@@ -55,8 +62,7 @@ pub fn sweep_page(data: &SweepData, tool: &str) -> String {
     page.section("", "", &format!("{}{script}", embedded(data))).render(tool)
 }
 
-const BASELINE: &str = "<p class=\"remark\">Speed is relative to the first point of the same program: <span class=\"baseline\"></span>. \
-    Capacity is the program's bytes divided by the device memory used.</p>\n";
+const FIRST: &str = "the first point of the same program: <span class=\"baseline\"></span>";
 const TABLES: &str = "<div class=\"tables\"></div>\n";
 const CHART: &str = "<div class=\"controls shape\"></div><div class=\"controls only\"></div><ul class=\"legend\"></ul>\
     <div class=\"multiples\"></div>\n";
@@ -137,6 +143,36 @@ mod tests {
         assert_eq!(value["rows"][2], json!([2, 0.3333333, null]));
         assert_eq!(value["name"], "</script>");
         assert!(page.contains("<td>&lt;b&gt;</td><td>no &amp; no</td>"));
+    }
+
+    #[test]
+    fn the_page_says_what_speeds_are_relative_to() {
+        let with =
+            |baseline: &str| sweep_page(&SweepData { baseline: baseline.to_owned(), ..data(2) }, "buddy");
+        assert!(with("ideal <memory>").contains("relative to ideal &lt;memory&gt;. Capacity"));
+        assert!(
+            with("").contains("relative to the first point of the same program: <span class=\"baseline\">")
+        );
+    }
+
+    /// Two and three times: the axis of a ratio begins below 1, that of a number above it.
+    #[test]
+    fn axes_of_ratios_include_one() {
+        let script = format!(
+            "const document = {{ getElementById: () => ({{ textContent: '{{\"axes\":[],\"metrics\":[{{\"unit\":\"ratio\"}},\
+             {{\"unit\":\"number\"}}]}}' }}) }};\n{}\n\
+             console.log([0, 1].map((metric) => scale(withOne(metric, [2, 3]), 0, 1).at(1) >= 0).join());",
+            include_str!("numbers.js")
+        );
+        match std::process::Command::new("node").args(["-e", &script]).output() {
+            Err(error) => println!("skipped: node does not start: {error}"),
+            Ok(out) => assert_eq!(
+                String::from_utf8_lossy(&out.stdout),
+                "true,false\n",
+                "{}",
+                String::from_utf8_lossy(&out.stderr)
+            ),
+        }
     }
 
     #[test]

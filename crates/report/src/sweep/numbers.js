@@ -64,6 +64,8 @@ function scale(values, from, to, log = null) {
   const [ticks, step] = ticksOf(least, most, log);
   return { at, ticks, step };
 }
+// Adds 1, the baseline, to the values of an axis of ratios.
+const withOne = (metric, values) => metrics[metric].unit === "ratio" ? [...values, 1] : values;
 // Returns whether the numbers form a geometric series.
 const isGeometric = (numbers) => {
   const ratios = numbers.slice(1).map((number, i) => number / numbers[i]);

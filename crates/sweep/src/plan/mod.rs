@@ -136,6 +136,11 @@ impl Plan {
         if axes.is_empty() { "nothing varies".to_owned() } else { axes.join(" × ") + rest }
     }
 
+    /// Returns the axes; the first varies slowest.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
     /// Returns the number of points before filters.
     pub fn size(&self) -> usize {
         self.axes.iter().map(|axis| axis.rows.len()).product()
