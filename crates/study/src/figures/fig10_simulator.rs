@@ -74,7 +74,8 @@ impl Experiment for SimulatorSpeed {
                    programs and small kernels of one behaviour each on an H200, and programs whose cycles on a V100 are \
                    published. Lines mark equality, 20% and a factor of two. Then bandwidths beside published and \
                    measured ones, and warp instructions a second on one core of this machine beside Accel-Sim, the \
-                   successor of the simulator that the paper compares with, on traces of the same kinds.",
+                   successor of the simulator that the paper compares with: its figures are of traces of the same \
+                   kinds on a comparable machine, not of this run.",
         }
     }
 
