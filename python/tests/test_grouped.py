@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.nn import functional
 
-from buddy.torch import PackedExperts
+from buddy.torch import PackedExperts, grouped
 from buddy.torch.experts import pack_experts, pack_experts_
 from buddy.torch.grouped import HEAD, groups_of, route_groups, tile_tokens
 
@@ -50,6 +50,13 @@ def test_tokens_get_the_sum_of_their_experts(activation):
         y = call(x, weights, one, w13, w2, bias13, bias2, activation)
         torch.testing.assert_close(y.float(), wanted(x, weights, ids, w13, w2, bias13, bias2, activation), rtol=0.03, atol=0.03)
     assert not y[5].any()
+
+
+def test_interleaved_gates_give_the_same_tokens():
+    x, weights, ids, w13, w2 = made(9)
+    first, second = pack_experts(grouped.interleave(w13)), pack_experts(w2)
+    y = torch.ops.buddy.experts(x, weights, ids, first.data, None, first.codec, second.data, None, second.codec, EXPERTS, INTERMEDIATE, "swiglu")
+    assert torch.equal(y, call(x, weights, ids, w13, w2))
 
 
 def test_a_route_sorts_assignments_by_expert_in_groups_of_a_tile():

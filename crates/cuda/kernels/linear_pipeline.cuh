@@ -80,6 +80,8 @@ struct Linear {
     u32 outputs, inputs, tokens;
     u32 output;  // type of y
     const u32* route;  // of grouped layers: which tokens each expert has (route.cu); else null
+    u32 is_routed;  // whether the kernel before this one has waited for the route
+    u32 reserved;
 
     // GATED: eight rows of gates alternate with eight of values; y is bf16 of silu(gate) * value.
     enum : u32 { BF16, FP32, GATED };

@@ -2,13 +2,18 @@
 // and add up each token's results.
 //
 // An assignment is one of a token's `k` experts. `experts_route` sorts the assignments by expert, in
-// their order, gathers their rows of x, and cuts each expert's rows into groups of at most `tile`
-// tokens. Invalid assignments, whose expert is not one of `experts`, come last and in no group.
+// their order and cuts each expert's into groups of at most `tile` tokens. Their rows of x are
+// gathered by the same kernel if they are few, else by `experts_gather`. Invalid assignments, whose
+// expert is not one of `experts`, come last and in no group.
 #include "linear_pipeline.cuh"
 
 using namespace buddy;
 
-constexpr u32 ROUTE_WARPS = 8, MAX_EXPERTS = 1024;
+// Assignments in shared memory at a time.
+#ifndef BUDDY_LINEAR_STAGED_IDS
+#define BUDDY_LINEAR_STAGED_IDS 8192
+#endif
+constexpr u32 ROUTE_WARPS = 8, MAX_EXPERTS = 1024, STAGED = BUDDY_LINEAR_STAGED_IDS;
 
 struct Routing {
     const void* ids;  // experts of the assignments: 32 or 64 bits
@@ -17,7 +22,7 @@ struct Routing {
     u32* route;       // see `Route` in linear_pipeline.cuh; the assignments' positions come last
     u32 assignments, top, experts, tile, chunks, room;  // top: experts of a token; chunks: of a row; room: groups that have room
     u32 wide;         // whether ids have 64 bits
-    u32 reserved;
+    u32 gathers;      // whether `experts_route` gathers the rows
 
     // The expert of an assignment; `experts` for those that are invalid.
     BUDDY_FN u32 expert(u32 assignment) const {
@@ -25,6 +30,12 @@ struct Routing {
         return id < experts ? (u32)id : experts;
     }
     BUDDY_FN u32* positions() const { return route + Route::HEAD + 4 * room; }
+    // Copies an assignment's row to its position, with a warp.
+    BUDDY_FN void gather(u32 assignment, u32 position) const {
+        const uint4* from = x + (u64)(assignment / top) * chunks;
+        uint4* to = rows + (u64)position * chunks;
+        for (u32 c = threadIdx.x % WARP; c < chunks; c += WARP) to[c] = from[c];
+    }
 };
 
 // Exclusive prefix sums over experts of their assignments and groups, in shared memory.
@@ -47,41 +58,56 @@ struct Starts {
     }
 };
 
-// Each CTA counts all assignments; each warp then places those of its experts.
+// Each CTA counts all assignments; each warp then places those of its expert.
 extern "C" __global__ void __launch_bounds__(ROUTE_WARPS* WARP) experts_route(const __grid_constant__ Routing of) {
     __shared__ u32 counts[MAX_EXPERTS + 1], first[MAX_EXPERTS + 1], group[MAX_EXPERTS + 1];
+    __shared__ unsigned short staged[STAGED];
     Starts starts = {counts, first, group};
-    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, expert = blockIdx.x * ROUTE_WARPS + warp;
     launch_dependent_grids();
     for (u32 i = threadIdx.x; i <= of.experts; i += blockDim.x) counts[i] = 0;
     __syncthreads();
     wait_on_dependent_grids();
-    for (u32 i = threadIdx.x; i < of.assignments; i += blockDim.x) atomicAdd(&counts[of.expert(i)], 1u);
+    for (u32 i = threadIdx.x; i < of.assignments; i += blockDim.x) {
+        u32 found = of.expert(i);
+        atomicAdd(&counts[found], 1u);
+        if (i < STAGED) staged[i] = (unsigned short)found;
+    }
     __syncthreads();
     if (warp == 0) starts.sum(of);
     __syncthreads();
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         of.route[0] = group[of.experts], of.route[1] = first[of.experts], of.route[2] = of.route[3] = 0;
     }
-    for (u32 expert = blockIdx.x * ROUTE_WARPS + warp; expert <= of.experts; expert += gridDim.x * ROUTE_WARPS) {
-        u32 at = first[expert], count = counts[expert], end = at + count;
-        if (count == 0) continue;
-        for (u32 i = lane; expert < of.experts && i * of.tile < count; i += WARP) {
-            u32 begin = at + i * of.tile;
-            ((uint4*)(of.route + Route::HEAD))[group[expert] + i] = make_uint4(expert, begin, min(begin + of.tile, end), 0);
+    bool is_one = expert <= of.experts;
+    u32 at = is_one ? first[expert] : 0, count = is_one ? counts[expert] : 0, end = at + count;
+    for (u32 i = lane; expert < of.experts && i * of.tile < count; i += WARP) {
+        u32 begin = at + i * of.tile;
+        ((uint4*)(of.route + Route::HEAD))[group[expert] + i] = make_uint4(expert, begin, min(begin + of.tile, end), 0);
+    }
+    for (u32 base = 0; base < of.assignments; base += STAGED) {
+        u32 here = min(STAGED, of.assignments - base);
+        if (base > 0) {
+            __syncthreads();
+            for (u32 i = threadIdx.x; i < here; i += blockDim.x) staged[i] = (unsigned short)of.expert(base + i);
+            __syncthreads();
         }
-        for (u32 base = 0; at < end; base += WARP) {
-            u32 assignment = base + lane;
-            bool is = assignment < of.assignments && of.expert(assignment) == expert;
+        for (u32 i = 0; i < here && at < end; i += WARP) {
+            bool is = i + lane < here && staged[i + lane] == expert;
             u32 found = __ballot_sync(ALL, is);
-            if (is) of.positions()[assignment] = at + ones_in(found & ((1u << lane) - 1));
-            for (; found != 0; found &= found - 1, at++) {
-                const uint4* from = of.x + (u64)((base + trailing_zeros(found)) / of.top) * of.chunks;
-                uint4* to = of.rows + (u64)at * of.chunks;
-                for (u32 c = lane; c < of.chunks; c += WARP) to[c] = from[c];
-            }
+            if (is) of.positions()[base + i + lane] = at + ones_in(found & ((1u << lane) - 1));
+            for (u32 rest = found, to = at; of.gathers && rest != 0; rest &= rest - 1, to++) of.gather(base + i + trailing_zeros(rest), to);
+            at += ones_in(found);
         }
     }
+}
+
+// Gathers the rows of many assignments, a warp for each.
+extern "C" __global__ void __launch_bounds__(ROUTE_WARPS* WARP) experts_gather(const __grid_constant__ Routing of) {
+    launch_dependent_grids();
+    wait_on_dependent_grids();
+    u32 assignment = blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (assignment < of.assignments) of.gather(assignment, of.positions()[assignment]);
 }
 
 struct Combining {

@@ -165,6 +165,9 @@ pub(crate) struct LinearView {
     pub(crate) output: u32,
     /// The route of a grouped layer, else 0.
     pub(crate) route: u64,
+    /// 1 if the preceding kernel has waited for the route.
+    pub(crate) is_routed: u32,
+    pub(crate) reserved: u32,
 }
 
 /// Assignments of tokens to experts: the struct `Routing` of `route.cu`.
@@ -182,7 +185,7 @@ pub(crate) struct RoutingView {
     pub(crate) chunks: u32,
     pub(crate) room: u32,
     pub(crate) wide: u32,
-    pub(crate) reserved: u32,
+    pub(crate) gathers: u32,
 }
 
 /// The sum of experts' results: the struct `Combining` of `route.cu`.

@@ -238,7 +238,8 @@ fn round_bf16(value: f32) -> f32 {
 
 #[test]
 fn each_token_is_multiplied_by_its_experts() {
-    let grouped = |shape: Vec<(&'static str, u32)>| [&shape[..], &[("GROUPED", 1)]].concat();
+    let grouped =
+        |shape: Vec<(&'static str, u32)>| [&shape[..], &[("GROUPED", 1), ("STAGED_IDS", 32)]].concat();
     let program = build("linear-grouped", &grouped(wide(16, 2, 1)));
     let mut random = Random(3);
     for (experts, top, shape, odd) in [

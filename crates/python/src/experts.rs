@@ -40,14 +40,18 @@ pub(crate) fn experts_route(
 
 /// Multiplies each expert's rows by its matrix. `weights` is the buffer of all matrices and its
 /// data bytes; `spans`: rows, bias or `None`, result, route, scratch memory; `sizes`: experts, most
-/// tokens of a group.
+/// tokens of a group. `swiglu` and `is_routed` are those of `GroupedLinear`.
 #[pyfunction]
+#[pyo3(signature = (device, format, weights, spans, sizes, swiglu = false, is_routed = false))]
+#[allow(clippy::too_many_arguments)] // Python's arguments are flat
 pub(crate) fn experts_linear(
     device: Device,
     format: Format,
     weights: (Range, u64),
     spans: [Range; 5],
     sizes: (u32, u32),
+    swiglu: bool,
+    is_routed: bool,
 ) -> PyResult<()> {
     let (codec, target, row) = parse(&format)?;
     let (gpu, stream) = opened(device)?;
@@ -55,7 +59,8 @@ pub(crate) fn experts_linear(
     let weights = &frozen.map_err(error::gpu)?;
     let ([x, bias, y, route, scratch], (experts, tile)) = (spans.map(on_gpu), sizes);
     let bias = Some(bias).filter(|bias: &DeviceSpan<'_>| bias.bytes() > 0);
-    GroupedLinear { weights: weights.into(), experts, x, bias, y, route, scratch, tile }
+    let weights = weights.into();
+    GroupedLinear { weights, experts, x, bias, y, is_gated: swiglu, is_routed, route, scratch, tile }
         .start(&stream)
         .map_err(error::gpu)
 }

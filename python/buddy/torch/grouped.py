@@ -7,9 +7,8 @@ and gathers their rows of x; ``experts_linear`` multiplies each expert's rows by
 for the host, so all of them can be captured in a graph, and only chosen experts are read. Elsewhere
 each chosen expert is unpacked and multiplied by PyTorch.
 
-The kernels are proved by emulation and have not run on a GPU yet. The environment variable
-``BUDDY_EXPERTS`` selects: ``grouped`` uses them in packed modules too, ``unpack`` nowhere; by
-default the operators use them, packed modules do not.
+The environment variable ``BUDDY_EXPERTS`` selects: ``grouped`` uses the kernels in packed modules
+too, ``unpack`` nowhere; by default the operators use them, packed modules do not.
 """
 
 import functools
@@ -23,7 +22,8 @@ from .ops import LIBRARY, TAGS, _zeros, call_native, check_packed, entries_per_r
 
 # x: (tokens, hidden), bf16. weights, ids: (tokens, k); ids outside 0 to experts - 1 are skipped.
 # w13: (experts, 2 * intermediate, hidden), packed, gates first, then up rows; w2: (experts, hidden,
-# intermediate), packed. Biases: (experts, rows). activation: a name in `ACTIVATIONS`.
+# intermediate), packed. Biases: (experts, rows). activation: a name in `ACTIVATIONS`; or `swiglu`, for
+# w13 from `interleave` without a bias: silu in the kernel of w13.
 LIBRARY.define("experts(Tensor x, Tensor weights, Tensor ids, Tensor w13, Tensor? bias13, str codec13, Tensor w2, Tensor? bias2, str codec2, "
                "SymInt experts, SymInt intermediate, str activation) -> Tensor", tags=TAGS)
 # Returns a route (int32) and the rows of x by position. A route holds the number of groups, that of
@@ -146,14 +146,17 @@ def _route_cuda(x, ids, experts):
     return route, rows
 
 
-def _linear_cuda(rows, route, packed, bias, codec, experts, outputs, inputs):
+def _linear_cuda(rows, route, packed, bias, codec, experts, outputs, inputs, swiglu=False, is_routed=False):
+    """``swiglu`` joins the rows of ``interleave``. ``is_routed``: the kernel before has waited for the
+    route."""
     if not has_kernels(rows.device) or outputs % 16 or rows.shape[0] == 0 or (bias is not None and bias.dtype != torch.bfloat16):
-        return _linear(rows, route, packed, bias, codec, experts, outputs, inputs)
+        y = _linear(rows, route, packed, bias, codec, experts, outputs, inputs)
+        return join(y) if swiglu else y
     check_rows(rows, packed, bias, experts, outputs, inputs)
-    tile, y = tile_tokens(rows.shape[0], experts), rows.new_empty((rows.shape[0], outputs))
+    tile, y = tile_tokens(rows.shape[0], experts), rows.new_empty((rows.shape[0], outputs // 2 if swiglu else outputs))
     spans = [span(rows.contiguous()), None if bias is None else span(bias.contiguous()), span(y), span(route), span(_scratch(rows.device, tile, inputs))]
     weights = span(packed.contiguous()), 2 * experts * outputs * inputs
-    call_native(rows.device, _native.experts_linear, (codec, "4/3x", entries_per_row(inputs)), weights, spans, (experts, tile))
+    call_native(rows.device, _native.experts_linear, (codec, "4/3x", entries_per_row(inputs)), weights, spans, (experts, tile), swiglu, is_routed)
     return y
 
 
@@ -177,13 +180,26 @@ def gate(both, activation):
     return ACTIVATIONS[activation](opened) * up
 
 
+def interleave(w13):
+    """Returns w13 with eight rows of gates alternating with eight up rows."""
+    experts, rows, hidden = w13.shape
+    return w13.view(experts, 2, rows // 16, 8, hidden).transpose(1, 2).reshape(w13.shape)
+
+
+def join(both):
+    """Returns silu(gates) * ups of rows that alternate between eight of each."""
+    opened, up = both.unflatten(-1, (-1, 2, 8)).unbind(-2)
+    return functional.silu(opened.flatten(-2)) * up.flatten(-2)
+
+
 def _experts(x, weights, ids, w13, bias13, codec13, w2, bias2, codec2, experts, intermediate, activation):
-    if activation not in ACTIVATIONS:
+    if activation not in (*ACTIVATIONS, "swiglu"):
         raise ValueError(f"experts have no activation {activation!r}; those known are {', '.join(ACTIVATIONS)}")
     hidden = x.shape[-1]
     route, rows = torch.ops.buddy.experts_route(x, ids, experts)
-    both = torch.ops.buddy.experts_linear(rows, route, w13, bias13, codec13, experts, 2 * intermediate, hidden)
-    y = torch.ops.buddy.experts_linear(gate(both, activation), route, w2, bias2, codec2, experts, hidden, intermediate)
+    both = _linear_cuda(rows, route, w13, bias13, codec13, experts, 2 * intermediate, hidden, activation == "swiglu")
+    both = both if activation == "swiglu" else gate(both, activation)
+    y = _linear_cuda(both, route, w2, bias2, codec2, experts, hidden, intermediate, is_routed=True)
     return torch.ops.buddy.experts_combine(y, route, weights)
 
 

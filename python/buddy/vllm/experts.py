@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from .config import BuddyConfig
 
 
+def activation_of(layer) -> str:
+    """Returns the name of a layer's activation."""
+    return getattr(layer.moe_config.activation, "value", layer.moe_config.activation)
+
+
 def why_plain(layer) -> str | None:
     """Returns why the experts of a layer stay plain; None if they can be packed."""
     of = layer.moe_config
-    activation = getattr(of.activation, "value", of.activation)
+    activation = activation_of(layer)
     if activation not in grouped.ACTIVATIONS or not of.is_act_and_mul:
         return f"experts with the activation {activation}"
     if any(getattr(layer, name, None) is not None for name in ("swiglu_limit", "swiglu_alpha", "swiglu_beta")):
@@ -67,11 +72,15 @@ class BuddyExpertsMethod(FusedMoEMethodBase):
         layer.buddy_codecs, before, after = {}, 0, 0
         for name in ("w13_weight", "w2_weight"):
             plain = getattr(layer, name).data
-            packed = pack_experts(plain)
+            packed = pack_experts(grouped.interleave(plain) if name == "w13_weight" and self.joins(layer) else plain)
             setattr(layer, name, Parameter(packed.data, requires_grad=False))
             layer.buddy_codecs[name] = packed.codec
             before, after = before + plain.nbytes, after + packed.nbytes
         self.config.count(before, after)
+
+    def joins(self, layer) -> bool:
+        """Returns whether the kernel of w13 applies SwiGLU."""
+        return self.config.options.fused and activation_of(layer) == "silu" and not self.moe.has_bias
 
     def get_fused_moe_quant_config(self, layer):
         return None
@@ -86,4 +95,4 @@ class BuddyExpertsMethod(FusedMoEMethodBase):
         codecs = layer.buddy_codecs
         return torch.ops.buddy.experts(x, topk_weights, ids, layer.w13_weight, getattr(layer, "w13_bias", None), codecs["w13_weight"],
                                        layer.w2_weight, getattr(layer, "w2_bias", None), codecs["w2_weight"], experts, intermediate,
-                                       getattr(layer.moe_config.activation, "value", layer.moe_config.activation))
+                                       "swiglu" if self.joins(layer) else activation_of(layer))

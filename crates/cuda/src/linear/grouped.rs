@@ -22,6 +22,9 @@ const MOST_EXPERTS: u32 = 1024;
 const WARPS: u32 = 8;
 /// Threads of a CTA of `experts_combine`.
 const COMBINE_THREADS: u32 = 128;
+/// Most assignments whose rows the kernel that sorts them gathers itself: with more, a second kernel
+/// uses the whole GPU.
+const FEW: u32 = 64;
 /// Bytes at the beginning of scratch memory for counters.
 const COUNTS: u64 = 64 << 10;
 
@@ -59,6 +62,12 @@ pub struct GroupedLinear<'a> {
     pub bias: Option<DeviceSpan<'a>>,
     /// A row of bf16 for each row of x; rows of no group stay as they are.
     pub y: DeviceSpan<'a>,
+    /// True for results silu(gate) * up, half as many, of weights in which eight rows of gates
+    /// alternate with eight of ups.
+    pub is_gated: bool,
+    /// True if the preceding kernel on the stream waited for the route, as a grouped layer of the
+    /// same route does. Weights are then loaded before that kernel ends.
+    pub is_routed: bool,
     /// The route.
     pub route: DeviceSpan<'a>,
     /// Scratch memory of [`room`](GroupedLinear::room) bytes, zero at first. Layers that share it
@@ -155,11 +164,16 @@ impl Route<'_> {
             chunks: chunks as u32,
             room: Self::groups(assignments, self.experts) as u32,
             wide: u32::from(self.wide_ids),
-            reserved: 0,
+            gathers: u32::from(assignments <= FEW),
         };
         // A warp for each expert, and one for assignments without an expert.
         let blocks = (self.experts + 1).div_ceil(WARPS);
-        start(gpu, on, "experts_route", Launch::row(u64::from(blocks), 32 * WARPS), view)
+        start(gpu, on, "experts_route", Launch::row(u64::from(blocks), 32 * WARPS), view)?;
+        if assignments <= FEW {
+            return Ok(());
+        }
+        let blocks = u64::from(assignments.div_ceil(WARPS));
+        start(gpu, on, "experts_gather", Launch::row(blocks, 32 * WARPS), view)
     }
 }
 
@@ -205,8 +219,9 @@ impl GroupedLinear<'_> {
         if tokens == 0 || outputs == 0 {
             return Ok(());
         }
-        if self.y.bytes() < 2 * u64::from(tokens) * u64::from(outputs) || !self.y.address().is_multiple_of(2)
-        {
+        let output = if self.is_gated { Output::Gated } else { Output::Bf16 };
+        let y_bytes = u64::from(tokens) * output.row_bytes(outputs);
+        if self.y.bytes() < y_bytes || !self.y.address().is_multiple_of(2) {
             return Err(shape(self.y, "a result for each row and output"));
         }
         if let Some(bias) = self.bias.filter(|bias| bias.bytes() < 2 * u64::from(of.outputs)) {
@@ -218,6 +233,7 @@ impl GroupedLinear<'_> {
         let room = Self::room(gpu, self.tile, inputs)?;
         super::check_room(self.scratch, room)?;
         let wide = Self::shape(self.tile, inputs)?;
+        let wide = if self.is_gated { wide.gated() } else { wide };
         let view = LinearView {
             weights: self.weights.view(),
             x: x.address(),
@@ -228,8 +244,10 @@ impl GroupedLinear<'_> {
             outputs,
             inputs,
             tokens,
-            output: Output::Bf16 as u32,
+            output: output as u32,
             route: self.route.address(),
+            is_routed: u32::from(self.is_routed),
+            reserved: 0,
         };
         let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
         let map =

@@ -79,6 +79,8 @@ pub(crate) enum Form {
     Plain,
     /// Frozen weights of several experts, and tokens in groups.
     Grouped,
+    /// The same and gated results.
+    GroupedGated,
     /// Weights of the tight layout.
     Tight,
     /// The same and gated results.
@@ -101,6 +103,15 @@ impl Form {
         if self == Self::Gated { Self::TightGated } else { Self::Tight }
     }
 
+    /// Returns the form for gated results.
+    pub(super) fn gated(self) -> Self {
+        match self {
+            Self::Tight | Self::TightGated => Self::TightGated,
+            Self::Grouped | Self::GroupedGated => Self::GroupedGated,
+            Self::Frozen | Self::Gated | Self::Plain => Self::Gated,
+        }
+    }
+
     /// Returns the macros, and the suffix of the program's name.
     pub(super) fn macros(self) -> (Vec<String>, &'static str) {
         match self {
@@ -112,6 +123,10 @@ impl Form {
             Self::Grouped => {
                 (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_GROUPED=1".to_owned()], "-grouped")
             }
+            Self::GroupedGated => (
+                vec!["BUDDY_LINEAR_GATED=1".to_owned(), "BUDDY_LINEAR_GROUPED=1".to_owned()],
+                "-grouped-gated",
+            ),
             Self::Tight => {
                 (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_TIGHT=1".to_owned()], "-tight")
             }
@@ -160,8 +175,14 @@ const MANY: u32 = 1536;
 /// Lists the programs of linear layers: all shapes, but one each of the gated and plain wide ones,
 /// and some of the grouped.
 pub(crate) fn sources() -> Vec<Source> {
-    let others =
-        [WIDE[0].gated(), WIDE[4].plain(), WIDE[0].grouped(), WIDE[4].grouped(), SLICED[2].grouped()];
+    let others = [
+        WIDE[0].gated(),
+        WIDE[4].plain(),
+        WIDE[0].grouped(),
+        WIDE[4].grouped(),
+        SLICED[2].grouped(),
+        SLICED[0].grouped().gated(),
+    ];
     let tight = [WIDE[0].tight(), WIDE[4].tight(), WIDE[5].tight(), SLICED[2].tight()];
     let others = [&others[..], &tight].concat();
     let narrow = NARROWS

@@ -114,7 +114,7 @@ impl Wide {
 
     /// Returns the shape for gated results.
     pub(crate) fn gated(self) -> Self {
-        Self { form: if self.form.is_tight() { Form::TightGated } else { Form::Gated }, ..self }
+        Self { form: self.form.gated(), ..self }
     }
 
     /// Returns the shape for weights of the tight layout.
