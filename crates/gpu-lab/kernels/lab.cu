@@ -65,6 +65,16 @@ extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots
     }
 }
 
+// Fills memory with copies of a tile.
+extern "C" __global__ void buddy_repeat(const uint4* tile, u64 chunks, uint4* to, u64 count) {
+    u64 step = thread_count(), from = thread_index() % chunks, by = step % chunks;
+    for (u64 at = thread_index(); at < count; at += step) {
+        to[at] = tile[from];
+        from += by;
+        if (from >= chunks) from -= chunks;
+    }
+}
+
 // Reads everything and stores nothing, to measure read bandwidth.
 extern "C" __global__ void buddy_read_all(const uint4* from, u64 chunks, u64* count) {
     u32 found = 0;

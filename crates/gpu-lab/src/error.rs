@@ -32,6 +32,14 @@ pub enum Error {
         /// The cause.
         why: String,
     },
+    /// A GPU without compressible memory.
+    #[error(
+        "{gpu} gives no compressible memory: it needs an NVIDIA data-centre GPU from A100 on, and a driver that allows it"
+    )]
+    Compressible {
+        /// The vendor's name for the GPU.
+        gpu: String,
+    },
     /// An error of cuBLASLt.
     #[error("cuBLASLt refused: {0}")]
     Vendor(String),

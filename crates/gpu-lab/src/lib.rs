@@ -1,5 +1,6 @@
 //! The lab of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU bit
-//! for bit; [`bench()`] compares the runtime with a copy; [`fused()`] compares kernels in
+//! for bit; [`bench()`] compares the runtime with a copy; [`compressible()`] measures
+//! memory that the GPU itself compresses; [`fused()`] compares kernels in
 //! compressed memory with the same work in plain memory and with cuBLASLt; [`large()`] runs a wave
 //! larger than device memory; [`soak()`] writes and reads for a long time; [`micro()`] times and
 //! traces small kernels for comparison with the simulator.
@@ -10,6 +11,7 @@ mod attention;
 mod bench;
 mod cg;
 mod check;
+mod compressible;
 mod data;
 mod error;
 mod fused;
@@ -26,6 +28,9 @@ pub use attention::{AttentionReport, AttentionRow, attention, check_attention, c
 pub use bench::{BenchReport, BenchRow, bench};
 pub use cg::{CG_CELLS, CgAsk, CgReport, CgRun, cg};
 pub use check::{CheckCase, CheckReport, check};
+pub use compressible::{
+    CompressibleCase, CompressibleReport, CompressibleRow, alternating, compressible, compressible_cases,
+};
 pub use data::Fill;
 pub use error::Error;
 pub use fused::{

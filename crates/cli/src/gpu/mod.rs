@@ -2,6 +2,7 @@
 
 mod attention;
 mod cg;
+mod compressible;
 mod correlate;
 mod fused;
 mod large;
@@ -23,6 +24,7 @@ use clap::{Args, Subcommand};
 
 use attention::Attention;
 use cg::Cg;
+use compressible::Compressible;
 use correlate::Correlate;
 use fused::{Fused, Headers};
 use large::Large;
@@ -63,6 +65,7 @@ enum Action {
     Large(Large),
     Soak(Soak),
     Cg(Cg),
+    Compressible(Compressible),
     /// Write the CUDA headers for custom kernels
     Headers(Headers),
 }
@@ -133,6 +136,7 @@ impl GpuVerb {
             Action::Large(large) => large.run(gpu),
             Action::Soak(soak) => soak.run(&gpu()?),
             Action::Cg(cg) => cg.run(&gpu()?),
+            Action::Compressible(compressible) => compressible.run(gpu),
             // Needs no GPU.
             Action::Headers(headers) => headers.run(),
         }

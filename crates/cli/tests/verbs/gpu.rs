@@ -10,7 +10,7 @@ fn without_a_gpu_each_verb_fails_with_one_line() {
         println!("skipped: this machine has a GPU");
         return;
     }
-    for verb in ["info", "test", "bench", "attention", "large", "cg"] {
+    for verb in ["info", "test", "bench", "attention", "large", "cg", "compressible"] {
         let run = buddy(&["gpu", verb]);
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.lines().count()), (1, "", 1), "{}", run.stderr);
         assert!(run.stderr.starts_with("buddy: no "), "{}", run.stderr);
@@ -28,6 +28,7 @@ fn impossible_sizes_are_rejected() {
         ("large --room inf", "is not a number from 0 to 1000000"),
         ("soak --gb 0", "is not a number from 0.001 to"),
         ("bench --gib 0", "is not a number from 0.001 to"),
+        ("compressible --gib 0", "is not a number from 0.01 to"),
         ("cg --tolerance nan", "is not a number from"),
     ] {
         let words: Vec<&str> = std::iter::once("gpu").chain(arguments.split(' ')).collect();

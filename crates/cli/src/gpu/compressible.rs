@@ -1,0 +1,91 @@
+//! `buddy gpu compressible`: what the GPU's own memory compression does to given data.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Result, bail};
+use buddy_cuda::{Error, Gpu};
+use buddy_gpu_lab::{CompressibleCase, CompressibleRow, compressible, compressible_cases};
+use buddy_snapshot::{array_files, open_contents};
+use clap::Args;
+
+/// Bytes of an array that are measured.
+const SAMPLE: usize = 8 << 20;
+/// Fewest bytes of an array that are worth a row.
+const LEAST: usize = 4096;
+
+/// Measure the GPU's own memory compression on data: speed of reads and writes, relative to plain
+/// memory
+///
+/// NVIDIA GPUs for data centres can compress memory between the L2 cache and DRAM. That saves
+/// bandwidth, never capacity. The first 8 MiB of each array fill plain and compressible memory.
+/// Without files, synthetic kinds of data are measured, among them blocks of noise between zeros.
+#[derive(Args)]
+pub(super) struct Compressible {
+    /// Files and folders, as `buddy analyze` reads them
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// GiB of memory of each kind
+    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = super::between(1e-2..=1e3))]
+    gib: f64,
+    /// Write the results as a record
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+impl Compressible {
+    pub(super) fn run(self, gpu: impl FnOnce() -> Result<Gpu, Error>) -> Result<()> {
+        let cases = if self.paths.is_empty() { compressible_cases() } else { self.read()? };
+        let gpu = gpu()?;
+        let mut out = io::stdout().lock();
+        writeln!(
+            out,
+            "{:<40} {:>16} {:>16} {:>8} {:>8}",
+            "GB/s", "plain write/read", "compressible", "write", "read"
+        )?;
+        let mut failed = None;
+        let report = compressible(&gpu, (self.gib * super::GIB) as u64, &cases, |row| {
+            failed = failed.take().or(print_row(&mut out, row).err());
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        super::record(self.json.as_deref(), report)
+    }
+
+    /// Reads the beginning of every array that is large enough.
+    fn read(&self) -> Result<Vec<CompressibleCase>> {
+        let mut cases = Vec::new();
+        for path in &self.paths {
+            for file in array_files(path)? {
+                for array in open_contents(&file, None)?.arrays {
+                    let bytes = array.bytes();
+                    if bytes.len() >= LEAST {
+                        cases.push(CompressibleCase::Bytes(
+                            array.name.clone(),
+                            bytes[..bytes.len().min(SAMPLE)].to_vec(),
+                        ));
+                    }
+                }
+            }
+        }
+        if cases.is_empty() {
+            bail!("no array of {LEAST} bytes or more in these files");
+        }
+        Ok(cases)
+    }
+}
+
+fn print_row(out: &mut impl Write, row: &CompressibleRow) -> Result<()> {
+    let CompressibleRow { data, plain_write, plain_read, write, read, .. } = row;
+    Ok(writeln!(
+        out,
+        "{data:<40} {:>16} {:>16} {:>7.2}x {:>7.2}x",
+        format!("{plain_write:.0}/{plain_read:.0}"),
+        format!("{write:.0}/{read:.0}"),
+        write / plain_write,
+        read / plain_read,
+    )?)
+}
