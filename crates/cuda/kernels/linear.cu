@@ -37,8 +37,7 @@
 // neither the host nor the grid depends on them.
 //
 // With programmatic dependent launch, weights are loaded before the preceding kernel ends; x, y and
-// the scratch buffers are touched only after `wait_on_dependent_grids`. A grouped layer waits first,
-// unless the kernel before it has waited for the route, too.
+// the scratch buffers are touched only after `wait_on_dependent_grids`. A grouped layer waits first.
 #include "wgmma.cuh"
 #include "linear_producer.cuh"
 #include "linear_consumer.cuh"
@@ -50,7 +49,7 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     BUDDY_DYNAMIC_SHARED(u8, memory);
     SharedStorage<S> smem = {keep(shared_address(memory))};
     // The scheduler reads the route.
-    if (S::GROUPED && !linear.is_routed) wait_on_dependent_grids();
+    if (S::GROUPED) wait_on_dependent_grids();
     TileScheduler<S> scheduler(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     WeightsProducer<S> producer(linear, scheduler, smem);

@@ -80,8 +80,6 @@ struct Linear {
     u32 outputs, inputs, tokens;
     u32 output;  // type of y
     const u32* route;  // of grouped layers: which tokens each expert has (route.cu); else null
-    u32 is_routed;  // whether the kernel before this one has waited for the route
-    u32 reserved;
 
     // GATED: eight rows of gates alternate with eight of values; y is bf16 of silu(gate) * value.
     enum : u32 { BF16, FP32, GATED };
@@ -242,7 +240,7 @@ struct TileScheduler {
 template <class S>
 struct KBlock {
     u32 tile, k;
-    TokenGroup group;  // of a grouped layer
+    TokenGroup group = {0, 0, 0};  // of a grouped layer; the first for a worker without k-blocks
 
     BUDDY_FN KBlock(const TileScheduler<S>& scheduler, u32 number) : tile(number / scheduler.tile_k_blocks), k(number % scheduler.tile_k_blocks) { find_group(scheduler); }
     BUDDY_FN void advance(const TileScheduler<S>& scheduler) {

@@ -165,9 +165,6 @@ pub(crate) struct LinearView {
     pub(crate) output: u32,
     /// The route of a grouped layer, else 0.
     pub(crate) route: u64,
-    /// 1 if the preceding kernel has waited for the route.
-    pub(crate) is_routed: u32,
-    pub(crate) reserved: u32,
 }
 
 /// Assignments of tokens to experts: the struct `Routing` of `route.cu`.

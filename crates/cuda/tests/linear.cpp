@@ -73,7 +73,7 @@ static void start_experts(Linear linear, u32 blocks) {
     if (!routing.gathers) emu::launch(experts_gather, dim3((assignments + ROUTE_WARPS - 1) / ROUTE_WARPS), ROUTE_WARPS * WARP, routing);
     std::vector<float> y(assignments * linear.outputs, NAN), all(y.size(), NAN);
     std::vector<uint4> narrow(y.size() / 8 + 1), sums(tokens * linear.outputs / 8 + 1);
-    linear.x = (const u8*)rows.data(), linear.tokens = assignments, linear.bias = (const u8*)biases, linear.route = (const u32*)route.data(), linear.is_routed = 1;
+    linear.x = (const u8*)rows.data(), linear.tokens = assignments, linear.bias = (const u8*)biases, linear.route = (const u32*)route.data();
     linear.y = y.data(), linear.output = Linear::FP32;
     start(linear, blocks);
     linear.y = narrow.data(), linear.output = Linear::BF16;
@@ -109,7 +109,7 @@ int main() {
     std::vector<float> y(tokens * outputs, NAN);
     PackedMatrixView weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), bytes[2] ? (const u32*)index.data() : nullptr, sectors, window};
     emu::each_round = emu::land;
-    Linear linear = {weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32, nullptr, 0, 0};
+    Linear linear = {weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32, nullptr};
 #if BUDDY_LINEAR_GROUPED
     return start_experts(linear, blocks), 0;
 #endif

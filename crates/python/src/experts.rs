@@ -40,10 +40,9 @@ pub(crate) fn experts_route(
 
 /// Multiplies each expert's rows by its matrix. `weights` is the buffer of all matrices and its
 /// data bytes; `spans`: rows, bias or `None`, result, route, scratch memory; `sizes`: experts, most
-/// tokens of a group. `swiglu` and `is_routed` are those of `GroupedLinear`.
+/// tokens of a group. `swiglu` is `is_gated` of `GroupedLinear`.
 #[pyfunction]
-#[pyo3(signature = (device, format, weights, spans, sizes, swiglu = false, is_routed = false))]
-#[allow(clippy::too_many_arguments)] // Python's arguments are flat
+#[pyo3(signature = (device, format, weights, spans, sizes, swiglu = false))]
 pub(crate) fn experts_linear(
     device: Device,
     format: Format,
@@ -51,7 +50,6 @@ pub(crate) fn experts_linear(
     spans: [Range; 5],
     sizes: (u32, u32),
     swiglu: bool,
-    is_routed: bool,
 ) -> PyResult<()> {
     let (codec, target, row) = parse(&format)?;
     let (gpu, stream) = opened(device)?;
@@ -60,7 +58,7 @@ pub(crate) fn experts_linear(
     let ([x, bias, y, route, scratch], (experts, tile)) = (spans.map(on_gpu), sizes);
     let bias = Some(bias).filter(|bias: &DeviceSpan<'_>| bias.bytes() > 0);
     let weights = weights.into();
-    GroupedLinear { weights, experts, x, bias, y, is_gated: swiglu, is_routed, route, scratch, tile }
+    GroupedLinear { weights, experts, x, bias, y, is_gated: swiglu, route, scratch, tile }
         .start(&stream)
         .map_err(error::gpu)
 }

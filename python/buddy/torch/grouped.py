@@ -146,9 +146,8 @@ def _route_cuda(x, ids, experts):
     return route, rows
 
 
-def _linear_cuda(rows, route, packed, bias, codec, experts, outputs, inputs, swiglu=False, is_routed=False):
-    """``swiglu`` joins the rows of ``interleave``. ``is_routed``: the kernel before has waited for the
-    route."""
+def _linear_cuda(rows, route, packed, bias, codec, experts, outputs, inputs, swiglu=False):
+    """``swiglu`` joins the rows of ``interleave``."""
     if not has_kernels(rows.device) or outputs % 16 or rows.shape[0] == 0 or (bias is not None and bias.dtype != torch.bfloat16):
         y = _linear(rows, route, packed, bias, codec, experts, outputs, inputs)
         return join(y) if swiglu else y
@@ -156,7 +155,7 @@ def _linear_cuda(rows, route, packed, bias, codec, experts, outputs, inputs, swi
     tile, y = tile_tokens(rows.shape[0], experts), rows.new_empty((rows.shape[0], outputs // 2 if swiglu else outputs))
     spans = [span(rows.contiguous()), None if bias is None else span(bias.contiguous()), span(y), span(route), span(_scratch(rows.device, tile, inputs))]
     weights = span(packed.contiguous()), 2 * experts * outputs * inputs
-    call_native(rows.device, _native.experts_linear, (codec, "4/3x", entries_per_row(inputs)), weights, spans, (experts, tile), swiglu, is_routed)
+    call_native(rows.device, _native.experts_linear, (codec, "4/3x", entries_per_row(inputs)), weights, spans, (experts, tile), swiglu)
     return y
 
 
@@ -199,7 +198,7 @@ def _experts(x, weights, ids, w13, bias13, codec13, w2, bias2, codec2, experts, 
     route, rows = torch.ops.buddy.experts_route(x, ids, experts)
     both = _linear_cuda(rows, route, w13, bias13, codec13, experts, 2 * intermediate, hidden, activation == "swiglu")
     both = both if activation == "swiglu" else gate(both, activation)
-    y = _linear_cuda(both, route, w2, bias2, codec2, experts, hidden, intermediate, is_routed=True)
+    y = _linear_cuda(both, route, w2, bias2, codec2, experts, hidden, intermediate)
     return torch.ops.buddy.experts_combine(y, route, weights)
 
 

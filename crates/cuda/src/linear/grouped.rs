@@ -65,9 +65,6 @@ pub struct GroupedLinear<'a> {
     /// True for results silu(gate) * up, half as many, of weights in which eight rows of gates
     /// alternate with eight of ups.
     pub is_gated: bool,
-    /// True if the preceding kernel on the stream waited for the route, as a grouped layer of the
-    /// same route does. Weights are then loaded before that kernel ends.
-    pub is_routed: bool,
     /// The route.
     pub route: DeviceSpan<'a>,
     /// Scratch memory of [`room`](GroupedLinear::room) bytes, zero at first. Layers that share it
@@ -246,8 +243,6 @@ impl GroupedLinear<'_> {
             tokens,
             output: output as u32,
             route: self.route.address(),
-            is_routed: u32::from(self.is_routed),
-            reserved: 0,
         };
         let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
         let map =

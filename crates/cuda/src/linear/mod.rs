@@ -221,8 +221,6 @@ impl Linear<'_> {
             tokens: sizes.tokens,
             output: self.output as u32,
             route: 0,
-            is_routed: 0,
-            reserved: 0,
         }
     }
 
