@@ -17,6 +17,7 @@ mod linear_plan;
 mod model;
 mod norm;
 mod packing;
+mod pages;
 
 use pyo3::prelude::*;
 
@@ -46,4 +47,6 @@ mod _native {
     use super::norm::{norm_relu, norm_relu_supports};
     #[pymodule_export]
     use super::packing::{check_packed, pack, packed_bytes, parse_header, unpack};
+    #[pymodule_export]
+    use super::pages::{pack_pages, unpack_pages};
 }

@@ -91,7 +91,7 @@ pub(crate) fn pack(
 }
 
 /// Opens a buffer for `data_bytes` of data on a GPU.
-fn open<'a>(
+pub(crate) fn open<'a>(
     gpu: &Gpu,
     format: (&Codec, Target, u32),
     data_bytes: u64,
@@ -101,7 +101,7 @@ fn open<'a>(
     if overflow.bytes == 0 { Ok(buffer) } else { buffer.with_overflow(on_gpu(overflow)) }
 }
 
-fn pack_on_cpu(
+pub(crate) fn pack_on_cpu(
     (codec, target, row): (&Codec, Target, u32),
     from: &[u8],
     to: &mut [u8],
@@ -154,7 +154,7 @@ pub(crate) fn unpack(
     py.detach(|| unpack_on_cpu((codec, target, row), from, to, overflow))
 }
 
-fn unpack_on_cpu(
+pub(crate) fn unpack_on_cpu(
     (codec, target, row): (Codec, Target, u32),
     from: &[u8],
     to: &mut [u8],

@@ -59,3 +59,32 @@ def test_counters_of_another_size_are_an_error(driver):
     with pytest.raises(ValueError, match="1024 bytes of zeros"):
         packed = fake.aligned(packed_bytes("4/3x", 0, 128, 0))
         _native.pack(GPU, FORMAT, span(fake.aligned(128)), span(packed), 0, None, span(fake.aligned(512)))
+
+
+def test_pages_are_two_kernels_each_and_one_to_read(driver):
+    pages, page, frozen, counters = 5, 1 << 14, packed_bytes("4/3x", 0, 1 << 14, 4), fake.aligned(1024)
+    slot, memory = frozen + 128, fake.aligned(128)
+    plain, packed = _native.Span(memory, memory.data_ptr(), pages * page), _native.Span(memory, memory.data_ptr() + (1 << 20), pages * slot)
+    sizes, before = (page, slot, frozen), counts(driver)
+    _native.pack_pages(GPU, FORMAT, plain, packed, sizes, span(counters))
+    assert [now - then for now, then in zip(counts(driver), before)] == [2 * pages, 0]
+    kernel, _, view = last(driver)
+    header = packed.address + 4 * slot
+    assert kernel == b"frozen_finish" and view[0] == plain.address + 4 * page and view[1] == header + 128 and view[5] == header
+    assert view[8] == page // 128 and struct.unpack("<2I", struct.pack("<Q", view[10])) == (96, 4), "room for overflow ends with the slot"
+    before = counts(driver)
+    assert _native.unpack_pages(GPU, FORMAT, packed, plain, sizes) == []
+    assert [now - then for now, then in zip(counts(driver), before)] == [pages, 0]
+    kernel, _, view = last(driver)
+    assert kernel == b"frozen_read" and view[0] == header + 128
+
+
+@pytest.mark.parametrize("device", [GPU, (-1, 0)])
+@pytest.mark.parametrize("pages, slots, sizes", [(256, 400, (128, 200, 201)), (255, 400, (128, 200, 128)), (256, 399, (128, 200, 128)),
+                                                 (256, 400, (0, 200, 128)), (128, 2**63, (128, 2**63, 128))])
+def test_pages_and_slots_that_do_not_belong_together_are_an_error(driver, device, pages, slots, sizes):
+    memory = fake.aligned(128)
+    spans = [_native.Span(memory, memory.data_ptr(), size % 2**62) for size in (pages, slots)]
+    for call in [lambda: _native.pack_pages(device, FORMAT, *spans, sizes), lambda: _native.unpack_pages(device, FORMAT, *reversed(spans), sizes)]:
+        with pytest.raises(ValueError, match="do not belong together"):
+            call()
