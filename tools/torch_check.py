@@ -18,12 +18,12 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python/tests"))
 
-from torch_checks import activations, attention, serving, tensors, training
+from torch_checks import activations, attention, pages, serving, tensors, training
 
 
 def all_checks():
     """Yields every check with its name."""
-    for module in [tensors, serving, activations, attention, training]:
+    for module in [tensors, pages, serving, activations, attention, training]:
         for name, check in vars(module).items():
             if name.startswith("check_"):
                 yield name.removeprefix("check_").replace("_", " "), check

@@ -3,8 +3,8 @@
     import buddy
     print(buddy.analyze("model.safetensors"))
 
-Needs neither PyTorch nor a GPU. ``buddy.torch`` has packed tensors, operators and training, and
-imports PyTorch. docs/guide/python.md is the guide.
+Needs neither PyTorch nor a GPU. ``buddy.torch`` has packed tensors, operators and training,
+``buddy.kv`` a host tier of keys and values; both import PyTorch. docs/guide/python.md is the guide.
 """
 
 from importlib import import_module
@@ -20,11 +20,11 @@ except PackageNotFoundError:  # from a source tree
     __version__ = "0"
 
 __all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "CheckedModel", "Fit", "Outcome", "PackedModel", "Profile", "Simulation", "analyze",
-           "pack_model", "profile", "simulate", "torch", "unpack_model", "verify_model"]
+           "kv", "pack_model", "profile", "simulate", "torch", "unpack_model", "verify_model"]
 
 
 def __getattr__(name):
     # Imports PyTorch on first use.
-    if name == "torch":
-        return import_module(".torch", __name__)
+    if name in ("kv", "torch"):
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'buddy' has no attribute {name!r}")

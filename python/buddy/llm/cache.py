@@ -6,6 +6,7 @@ import torch
 
 from .. import _native
 from ..torch.ops import device_and_stream, span
+from ..torch.pinned import pin, unpin
 
 PAGE = 64
 # Bytes of an entry.
@@ -15,13 +16,10 @@ SMALL = 1 / 2048
 
 
 def pinned(size: int) -> torch.Tensor:
-    """Returns pinned host memory aligned to an entry, of exactly this size: PyTorch's allocator
-    rounds up to a power of two."""
+    """Returns pinned host memory aligned to an entry, of exactly this size."""
     memory = torch.empty(size + ENTRY, dtype=torch.uint8)
     memory = memory[-memory.data_ptr() % ENTRY :][:size]
-    error = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), size, 0)
-    if int(error) != 0:
-        raise MemoryError(f"{size} bytes of host memory cannot be pinned: CUDA error {int(error)}")
+    pin(memory)
     return memory
 
 
@@ -56,7 +54,7 @@ class PagedCache:
         # Kernels may still use the memory.
         if hasattr(self, "overflow") and not self.overflow.is_cuda and torch.cuda is not None:
             torch.cuda.synchronize(self.device)
-            torch.cuda.cudart().cudaHostUnregister(self.overflow.data_ptr())
+            unpin(self.overflow)
 
     @property
     def where(self):

@@ -12,6 +12,23 @@ from .ops import raw_stream, stream_of
 
 # Bytes that are pinned at once.
 CHUNK = 256 << 20
+# Most bytes that the driver is asked to pin in one call.
+MOST = 32 << 30
+
+
+def pin(memory: torch.Tensor) -> None:
+    """Pins host memory that exists. PyTorch's allocator of pinned memory rounds up to a power of
+    two."""
+    for at in range(0, memory.numel(), MOST):
+        size = min(MOST, memory.numel() - at)
+        if (error := int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr() + at, size, 0))) != 0:
+            raise MemoryError(f"{size} bytes of host memory cannot be pinned: CUDA error {error}")
+
+
+def unpin(memory: torch.Tensor) -> None:
+    """Undoes ``pin``. No kernel or copy may use the memory any more."""
+    for at in range(0, memory.numel(), MOST):
+        torch.cuda.cudart().cudaHostUnregister(memory.data_ptr() + at)
 
 
 class PinnedBlock:
