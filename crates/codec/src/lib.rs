@@ -27,6 +27,7 @@ mod bits;
 mod bpc;
 mod codec;
 mod cpack;
+mod csr;
 mod delta64;
 mod fields;
 mod float;
@@ -54,6 +55,7 @@ pub use bpc::{
 };
 pub use codec::{EntryCodec, Packed};
 pub use cpack::Cpack;
+pub use csr::{CSR_COLUMNS, Csr, CsrArrays, CsrJoin, CsrTile, Real, SEGMENT_ELEMENTS, TILE_SEGMENTS};
 pub use delta64::Delta64;
 pub use fields::{Prefix, Rank, Scaled, Stride, Table};
 pub use float::{Bf16, Fp16, Fp32};
@@ -105,6 +107,9 @@ pub enum Error {
         /// Number of values.
         values: usize,
     },
+    /// Arrays that are no sparse matrix, or a product of other shape or type.
+    #[error("{0}")]
+    Csr(String),
     /// A sealed frozen buffer whose bytes changed.
     #[error("its bytes do not match its checksum: it was damaged")]
     Damaged,

@@ -1,0 +1,148 @@
+//! A tile of a packed matrix: up to 128 segments of rows, their elements in jagged order.
+
+use super::{
+    Real,
+    bits::{get, room},
+};
+
+/// Segments of a tile at most: a thread block has a thread for each.
+pub const TILE_SEGMENTS: usize = 128;
+/// Elements of a segment at most. Rows up to this length are one segment, and their products are
+/// added in plain order.
+pub const SEGMENT_ELEMENTS: usize = 64;
+/// Codes of a dictionary at most.
+pub(super) const DICTIONARY: usize = 255;
+/// [`CsrTile::flags`]: columns are relative to the row.
+pub(super) const RELATIVE: u8 = 1;
+/// [`CsrTile::flags`]: some rows have several segments.
+pub(super) const SEVERAL: u8 = 2;
+
+/// A tile, as the kernels take it.
+///
+/// The payload has six arrays, each of whole words of 8 bytes: value codes, column codes, the
+/// dictionary of values, that of columns, the rows of segments, and the segments longer than 0, 1,
+/// 2 ... elements, a byte each. Segments are sorted by length, longest first. Element `k` of segment
+/// `s` is number `counts[0] + ... + counts[k - 1] + s`, so that neighbouring threads read
+/// neighbouring codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct CsrTile {
+    /// First byte of the payload.
+    pub payload: u64,
+    /// The magnitude whose code is 0, without a dictionary.
+    pub value_base: u64,
+    /// The row from which rows of segments are counted.
+    pub first_row: u32,
+    /// The column, or its distance from the row, whose code is 0, without a dictionary.
+    pub column_base: u32,
+    /// For a part of a row that lies in several tiles: its number among all such parts, plus one.
+    pub part: u32,
+    /// Elements.
+    pub elements: u16,
+    /// Segments.
+    pub segments: u8,
+    /// Elements of the longest segment.
+    pub longest: u8,
+    /// Bits of a segment's row; 0 if segment `s` is row `s`.
+    pub row_bits: u8,
+    /// Bits of a column code.
+    pub column_bits: u8,
+    /// Bits of a value code. All bits of a value, without a dictionary: the value itself.
+    pub value_bits: u8,
+    /// Low bits of every magnitude that are zero.
+    pub value_shift: u8,
+    /// Values in the dictionary of columns; 0 for none.
+    pub column_codes: u8,
+    /// Values in the dictionary of values; 0 for none.
+    pub value_codes: u8,
+    /// 1: columns are relative to the row. 2: some rows have several segments.
+    pub flags: u8,
+    /// Zero.
+    pub reserved: u8,
+}
+
+/// A tile's arrays.
+pub(super) struct Arrays<'a> {
+    pub(super) values: &'a [u8],
+    pub(super) columns: &'a [u8],
+    value_codes: &'a [u8],
+    column_codes: &'a [u8],
+    rows: &'a [u8],
+    pub(super) counts: &'a [u8],
+}
+
+impl CsrTile {
+    /// Returns the bytes of the struct.
+    pub fn to_bytes(&self) -> [u8; size_of::<Self>()] {
+        let words = [self.first_row, self.column_base, self.part];
+        let bytes = [
+            self.segments,
+            self.longest,
+            self.row_bits,
+            self.column_bits,
+            self.value_bits,
+            self.value_shift,
+            self.column_codes,
+            self.value_codes,
+            self.flags,
+            self.reserved,
+        ];
+        let mut all = [self.payload, self.value_base].map(u64::to_le_bytes).concat();
+        all.extend(words.map(u32::to_le_bytes).concat());
+        all.extend(self.elements.to_le_bytes());
+        all.extend(bytes);
+        all.try_into().expect("the fields fill the struct")
+    }
+
+    /// Returns the tile's arrays, each with all bytes behind it.
+    pub(super) fn arrays<V: Real>(self, payload: &[u8]) -> Arrays<'_> {
+        let mut left = payload.get(self.payload as usize..).unwrap_or_default();
+        let mut next = |bytes: usize| {
+            let array = left;
+            left = left.get(bytes..).unwrap_or_default();
+            array
+        };
+        let elements = usize::from(self.elements);
+        Arrays {
+            values: next(room(elements, self.value_bits)),
+            columns: next(room(elements, self.column_bits)),
+            value_codes: next(room(usize::from(self.value_codes), 8 * V::BYTES as u8)),
+            column_codes: next(room(usize::from(self.column_codes), 32)),
+            rows: next(room(usize::from(self.segments), self.row_bits)),
+            counts: next(0).get(..usize::from(self.longest)).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn is_relative(self) -> bool {
+        self.flags & RELATIVE != 0
+    }
+}
+
+impl Arrays<'_> {
+    /// Returns the row of a segment.
+    pub(super) fn row(&self, tile: CsrTile, segment: usize) -> u32 {
+        let offset = if tile.row_bits == 0 { segment as u64 } else { get(self.rows, segment, tile.row_bits) };
+        tile.first_row + offset as u32
+    }
+
+    /// Returns the column of an element of a row.
+    pub(super) fn column(&self, tile: CsrTile, element: usize, row: u32) -> u32 {
+        let code = get(self.columns, element, tile.column_bits);
+        let column = match tile.column_codes {
+            0 => tile.column_base.wrapping_add(code as u32),
+            _ => get(self.column_codes, code as usize, 32) as u32,
+        };
+        if tile.is_relative() { column.wrapping_add(row) } else { column }
+    }
+
+    /// Returns the value of an element.
+    pub(super) fn value<V: Real>(&self, tile: CsrTile, element: usize) -> V {
+        let code = get(self.values, element, tile.value_bits);
+        let all = 8 * V::BYTES as u8;
+        V::from_bits(match tile.value_codes {
+            0 if tile.value_bits == all => code,
+            0 => (tile.value_base + (code >> 1 << tile.value_shift)) | (code & 1) << (all - 1),
+            _ => get(self.value_codes, code as usize, all),
+        })
+    }
+}
