@@ -17,6 +17,7 @@ use cudarc::{
 
 use crate::{
     Activation, Error, cache,
+    csr::CsrKernels,
     driver::{self, Region},
     error::{is_sticky, reason},
     frozen::{FrozenKernels, FrozenPrograms},
@@ -50,6 +51,7 @@ struct Inner {
     kv: Mutex<Option<Arc<KvKernels>>>,
     external: Mutex<Option<Arc<ExternalKernels>>>,
     tight: Mutex<Option<Arc<TightKernels>>>,
+    csr: Mutex<Option<Arc<CsrKernels>>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -127,6 +129,7 @@ impl Gpu {
             kv: Mutex::default(),
             external: Mutex::default(),
             tight: Mutex::default(),
+            csr: Mutex::default(),
         })))
     }
 
@@ -226,6 +229,10 @@ impl Gpu {
 
     pub(crate) fn tight(&self) -> &Mutex<Option<Arc<TightKernels>>> {
         &self.0.tight
+    }
+
+    pub(crate) fn csr(&self) -> &Mutex<Option<Arc<CsrKernels>>> {
+        &self.0.csr
     }
 
     /// Returns the kernels of KV caches, if loaded.

@@ -220,6 +220,11 @@ impl Source {
         Self::new("tight.cu", include_str!("../kernels/tight.cu"), &[])
     }
 
+    /// Returns the products of sparse matrices.
+    pub fn csr() -> Self {
+        Self::new("csr.cu", include_str!("../kernels/csr.cu"), &[])
+    }
+
     /// Returns true if the program runs on an architecture: 90 for `sm_90`.
     pub fn is_for(&self, architecture: u32) -> bool {
         if self.alone { architecture == self.least } else { architecture >= self.least }
@@ -348,7 +353,7 @@ impl Source {
             .chain(surveys.map(|one| one.expect("codecs of the table")))
             .chain(Activation::ALL.map(Self::activation))
             .chain(linear::sources())
-            .chain([Self::external(), Self::kv(), Self::decode(), Self::norm(), Self::tight()])
+            .chain([Self::external(), Self::kv(), Self::decode(), Self::norm(), Self::tight(), Self::csr()])
             .chain(attention)
             .collect()
     }

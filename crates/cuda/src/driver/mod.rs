@@ -21,6 +21,7 @@ pub(crate) use tensor::TensorMap;
 use crate::{
     Error,
     bytes::DeviceSpan,
+    csr::CsrProduct,
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, KvView, RowsView},
     layout::{
@@ -66,6 +67,8 @@ unsafe impl DeviceRepr for NormView {}
 unsafe impl DeviceRepr for GateView {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for PickView {}
+// SAFETY: likewise, the struct of `csr.cu`.
+unsafe impl DeviceRepr for CsrProduct {}
 // SAFETY: likewise, the struct of `norm.cu`.
 unsafe impl DeviceRepr for Normalising {}
 
