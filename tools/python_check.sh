@@ -70,7 +70,7 @@ fetch_one() (
 )
 
 locked=requirements-test.txt oldest=requirements-oldest.txt vllm=requirements-vllm.txt
-diffusers=requirements-diffusers.txt
+diffusers=requirements-diffusers.txt scipy=requirements-scipy.txt
 # The ends of the range in python/pyproject.toml.
 vllm_versions="0.26.0 0.33.0"
 
@@ -106,6 +106,7 @@ fetch() {
     fetch_one "$locked"
     fetch_one "$oldest"
     fetch_one "$diffusers"
+    fetch_one "$scipy"
 }
 
 results=target/python-results
@@ -116,7 +117,7 @@ tests() { "$environment/bin/python" -m pytest -p no:cacheprovider --junitxml="$r
 torch() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
     fetch
-    PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers") tests newest python/tests
+    PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers"):$(folder_of "$scipy") tests newest python/tests
     PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest python/tests/test_transformers.py python/tests/test_experts.py
     python3 tools/support_matrix.py --check "$results/newest.xml" "$results/oldest.xml"
 }

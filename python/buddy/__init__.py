@@ -4,7 +4,8 @@
     print(buddy.analyze("model.safetensors"))
 
 Needs neither PyTorch nor a GPU. ``buddy.torch`` has packed tensors, operators and training,
-``buddy.kv`` a host tier of keys and values; both import PyTorch. docs/guide/python.md is the guide.
+``buddy.kv`` a host tier of keys and values; both import PyTorch. ``buddy.sparse`` has packed sparse
+matrices, and imports NumPy. docs/guide/python.md is the guide.
 """
 
 from importlib import import_module
@@ -20,11 +21,11 @@ except PackageNotFoundError:  # from a source tree
     __version__ = "0"
 
 __all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "CheckedModel", "Fit", "Outcome", "PackedModel", "Profile", "Simulation", "analyze",
-           "kv", "pack_model", "profile", "simulate", "torch", "unpack_model", "verify_model"]
+           "kv", "pack_model", "profile", "simulate", "sparse", "torch", "unpack_model", "verify_model"]
 
 
 def __getattr__(name):
-    # Imports PyTorch on first use.
-    if name in ("kv", "torch"):
+    # Imports PyTorch or NumPy on first use.
+    if name in ("kv", "sparse", "torch"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'buddy' has no attribute {name!r}")

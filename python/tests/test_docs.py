@@ -18,7 +18,7 @@ def test_the_examples_run(monkeypatch):
     model = nn.Sequential(nn.Linear(128, 128), nn.ReLU())
     names = {"model": model, "optimizer": torch.optim.AdamW(model.parameters()), "data": [torch.randn(4, 128)] * 2,
              "tensor": torch.randn(64, 64), "weight": torch.randn(128, 128).bfloat16(), "x": torch.randn(4, 128).bfloat16(),
-             "bias": torch.zeros(128).bfloat16()}
+             "bias": torch.zeros(128).bfloat16(), "matrix": torch.eye(64).to_sparse_csr(), "vector": torch.ones(64)}
     ran = 0
     for block in BLOCKS:
         code = compile(block.replace('"model.safetensors"', '"examples/run/snapshot-2.safetensors"'), "docs/guide/python.md", "exec")

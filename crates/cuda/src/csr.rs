@@ -15,7 +15,7 @@ const WIDTHS: [u32; 4] = [1, 2, 4, 8];
 /// The kernels of `csr.cu`.
 #[derive(Debug)]
 pub(crate) struct CsrKernels {
-    /// Of fp32, then of fp64, by [`WIDTHS`].
+    /// Products of fp32, then of fp64, by [`WIDTHS`].
     multiply: [[CudaFunction; 4]; 2],
     join: [CudaFunction; 2],
 }

@@ -108,3 +108,33 @@ pub(crate) fn bytes_mut<'a>(range: Range) -> &'a mut [u8] {
     // SAFETY: the caller allocated the tensor for this call and holds its only reference.
     unsafe { slice::from_raw_parts_mut(range.address as *mut u8, range.bytes as usize) }
 }
+
+/// A plain number, of which every bit pattern is a value.
+pub(crate) trait Number {}
+impl Number for u32 {}
+impl Number for u64 {}
+impl Number for f32 {}
+impl Number for f64 {}
+
+/// Returns a range of host memory as numbers, for reading.
+pub(crate) fn numbers<'a, T: Number>(range: Range) -> PyResult<&'a [T]> {
+    // SAFETY: every bit pattern is a number.
+    let (before, numbers, after) = unsafe { bytes(range).align_to::<T>() };
+    if before.is_empty() && after.is_empty() { Ok(numbers) } else { Err(unaligned::<T>(range)) }
+}
+
+/// Returns a range of host memory as numbers, for writing.
+pub(crate) fn numbers_mut<'a, T: Number>(range: Range) -> PyResult<&'a mut [T]> {
+    // SAFETY: every bit pattern is a number.
+    let (before, numbers, after) = unsafe { bytes_mut(range).align_to_mut::<T>() };
+    if before.is_empty() && after.is_empty() { Ok(numbers) } else { Err(unaligned::<T>(range)) }
+}
+
+fn unaligned<T>(range: Range) -> PyErr {
+    error::value(format!(
+        "{} bytes at {:#x} are no numbers of {}",
+        range.bytes,
+        range.address,
+        size_of::<T>()
+    ))
+}

@@ -7,6 +7,7 @@
 
 mod activation;
 mod analysis;
+mod csr;
 mod decode;
 mod device;
 mod error;
@@ -29,6 +30,8 @@ mod _native {
     use super::analysis::{
         analysis_html, analysis_text, analyze_files, analyze_memory, command, survey, train,
     };
+    #[pymodule_export]
+    use super::csr::CsrPacked;
     #[pymodule_export]
     use super::decode::{decode_argmax, decode_norm, decode_swiglu, gather};
     #[pymodule_export]
