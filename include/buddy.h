@@ -354,6 +354,40 @@ buddyError buddyKvRead(const buddyKv *cache, uint32_t layer, buddyDevicePtr page
 /* Computes attention of the last tokens of each sequence, in place. */
 buddyError buddyKvAttend(const buddyKv *cache, const buddyKvAttention *attention, buddyStream stream);
 
+/*
+ * A sparse matrix in compressed rows (CSR), packed on the CPU and multiplied in place. Needs a GPU
+ * only for buddyCsrMultiply. Every bit is kept. Columns of x and y are interleaved: column j of row i
+ * is element i * columns + j.
+ */
+typedef struct buddyCsrArrays {
+    uint32_t rows;
+    uint32_t columns;
+    const uint64_t *starts;  /* host memory: the first element of each row, and the number of elements */
+    const uint32_t *indices; /* the column of each element */
+    const void *values;      /* float or double */
+    uint32_t value_bytes;    /* 4 or 8 */
+    uint32_t reserved;       /* 0 */
+} buddyCsrArrays;
+
+/* Packs a matrix; the arrays may be freed afterwards. The handle is none of an allocation. */
+buddyError buddyCsrCreate(buddyHandle *matrix, const buddyCsrArrays *arrays);
+
+/* Writes the bytes of the packed matrix, and of the plain one with 32-bit columns. Either may be NULL. */
+buddyError buddyCsrBytes(buddyHandle matrix, uint64_t *packed, uint64_t *plain);
+
+/*
+ * Enqueues y = A x on the device, for 1 to 8 columns. The first call in a context copies the matrix to
+ * the device and compiles the kernels. Order calls with a matrix that has a row of more than 8192
+ * elements: they share scratch memory.
+ */
+buddyError buddyCsrMultiply(buddyHandle matrix, buddyDevicePtr x, buddyDevicePtr y, size_t columns, buddyStream stream);
+
+/* Computes y = A x on the CPU, with all cores. The result has the bits of buddyCsrMultiply. */
+buddyError buddyCsrMultiplyHost(buddyHandle matrix, const void *x, void *y, size_t columns);
+
+/* Frees a matrix and its copies after all work on them. */
+buddyError buddyCsrDestroy(buddyHandle matrix);
+
 /* Returns the static description of an error code. */
 const char *buddyGetErrorString(buddyError error);
 

@@ -39,6 +39,8 @@ pub enum Failure {
     Codec(String),
     #[error("{0} is no allocation, or it was freed")]
     Handle(u64),
+    #[error("{0} is no sparse matrix, or it was freed")]
+    Matrix(u64),
     #[error("the allocation belongs to another context than the current one")]
     Context,
     #[error("the context of this allocation was destroyed, and its memory with it; free the handle")]
@@ -53,7 +55,7 @@ impl Failure {
     fn code(&self) -> Code {
         match self {
             Self::Value(_) => 1,
-            Self::Handle(_) => 2,
+            Self::Handle(_) | Self::Matrix(_) => 2,
             Self::Context => 5,
             Self::Destroyed => 11,
             Self::Codec(_) => 8,

@@ -5,6 +5,7 @@
 //! code; the message is kept for the thread. A panic becomes a code as well.
 
 mod codec;
+mod csr;
 mod error;
 mod external;
 mod frozen;
@@ -14,6 +15,7 @@ mod matrix;
 mod state;
 mod types;
 
+pub use csr::*;
 pub use external::*;
 /// The base of `libbuddy_targets.so`; not for other programs.
 #[doc(hidden)]

@@ -41,10 +41,10 @@ fn the_header_is_c11_and_cpp17() {
 fn structs_agree_with_the_header() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sizes");
     let source = program.with_extension("c");
-    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", \
+    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", \
                 sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyBuffer), \
                 sizeof(buddyRoom), sizeof(buddyFrozen), sizeof(buddyLayer), sizeof(buddyError), \
-                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAttention), sizeof(buddyMatrix)); return 0; }\n";
+                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAttention), sizeof(buddyMatrix), sizeof(buddyCsrArrays)); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
     let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
@@ -62,6 +62,7 @@ fn structs_agree_with_the_header() {
         size_of::<buddy::Rows>(),
         size_of::<buddy::KvAttention>(),
         size_of::<buddy::Matrix>(),
+        size_of::<buddy::CsrArrays>(),
     ];
     assert_eq!(seen, sizes.map(|size| size.to_string()).join(" "));
 }
@@ -120,4 +121,40 @@ fn mistakes_are_codes() {
     }
     assert_eq!(buddy::buddyFree(0), 2);
     assert_eq!(message(), "0 is no allocation, or it was freed");
+}
+
+/// A sparse matrix is packed and multiplied without a GPU.
+#[test]
+fn sparse_matrices_multiply_on_the_host() {
+    let (starts, indices, values) = ([0u64, 2, 3], [0u32, 2, 1], [1.5f64, 2.0, -4.0]);
+    let arrays = |starts: &[u64], columns, value_bytes| buddy::CsrArrays {
+        rows: 2,
+        columns,
+        starts: starts.as_ptr(),
+        indices: indices.as_ptr(),
+        values: values.as_ptr().cast(),
+        value_bytes,
+        reserved: 0,
+    };
+    let (mut matrix, mut packed, mut plain) = (0, 0, 0);
+    let (x, mut y) = ([1.0, 10.0, 2.0, 20.0, 3.0, 30.0f64], [0.0f64; 4]);
+    // SAFETY: the arrays have the lengths that the calls state; null pointers are refused.
+    unsafe {
+        assert_eq!(buddy::buddyCsrCreate(&mut matrix, &arrays(&starts, 3, 2)), 1);
+        assert_eq!(buddy::buddyCsrCreate(&mut matrix, &arrays(&starts, 2, 8)), 1);
+        assert_eq!(buddy::buddyCsrCreate(&mut matrix, &arrays(&[1, 2, 3], 3, 8)), 1);
+        assert_eq!(buddy::buddyCsrCreate(std::ptr::null_mut(), &arrays(&starts, 3, 8)), 1);
+        assert_eq!(matrix, 0, "nothing was written");
+        assert_eq!(buddy::buddyCsrCreate(&mut matrix, &arrays(&starts, 3, 8)), 0);
+        assert_eq!(buddy::buddyCsrBytes(matrix, &mut packed, &mut plain), 0);
+        assert!(packed > 0 && plain == 3 * 12 + 3 * 4);
+        let (from, to) = (x.as_ptr().cast(), y.as_mut_ptr());
+        assert_eq!(buddy::buddyCsrMultiplyHost(matrix, from, to.cast(), 2), 0);
+        assert_eq!(buddy::buddyCsrMultiplyHost(matrix, from, to.cast(), 9), 1);
+        assert_eq!(buddy::buddyCsrMultiplyHost(matrix, std::ptr::null(), to.cast(), 2), 1);
+        assert_eq!(buddy::buddyCsrMultiplyHost(matrix, from, to.wrapping_byte_add(4).cast(), 1), 1);
+        assert_eq!(buddy::buddyCsrMultiplyHost(matrix + 1, from, to.cast(), 2), 2);
+    }
+    assert_eq!(y, [7.5, 75.0, -8.0, -80.0]);
+    assert_eq!((buddy::buddyCsrDestroy(matrix), buddy::buddyCsrDestroy(matrix)), (0, 2));
 }

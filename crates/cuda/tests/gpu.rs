@@ -1,11 +1,11 @@
 //! The runtime on a real GPU. Without one these tests report that they were skipped; with
 //! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
-use buddy_codec::{Bf16, Codec, CodecKind, Frozen, FrozenHeader};
+use buddy_codec::{Bf16, Codec, CodecKind, Csr, Frozen, FrozenHeader};
 use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{
-    Attend, BuddyPool, BufferBytes, BufferMemory, Carveout, DeviceBytes, DeviceSpan, Error, ExternalBuffer,
-    FaultKind, FrozenBuffer, Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Source,
+    Attend, BuddyPool, BufferBytes, BufferMemory, Carveout, CsrMatrix, DeviceBytes, DeviceSpan, Error,
+    ExternalBuffer, FaultKind, FrozenBuffer, Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Source,
 };
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
@@ -364,5 +364,40 @@ fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
                 [&y, &back, &kv.attended].into_iter().for_each(|one| one.fill(0xee).unwrap());
             }
         }
+    });
+}
+
+/// A sparse product has the bits of the CPU's, also for a row that lies in several tiles.
+#[test]
+fn sparse_products_equal_those_of_the_cpu() {
+    on_gpu(|gpu| {
+        let uneven = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
+        let lengths = (0..5000u64).map(|row| if row == 70 { 20_000 } else { row * row % 90 });
+        let starts: Vec<u64> = std::iter::once(0)
+            .chain(lengths.scan(0, |sum, length| {
+                *sum += length;
+                Some(*sum)
+            }))
+            .collect();
+        let elements = 0..starts[5000];
+        let indices: Vec<u32> = elements.clone().map(|i| (uneven(i) * 4000.0) as u32).collect();
+        let values: Vec<f64> = elements.map(|i| uneven(i + 7) - 0.5).collect();
+        let matrix = Csr::pack(4000, &starts, &indices, &values).unwrap();
+        let (on_gpu, stream) = (CsrMatrix::new(gpu, &matrix).unwrap(), gpu.stream().unwrap());
+        for columns in [1, 2, 3, 8] {
+            let x: Vec<f64> = (0..4000 * columns).map(uneven).collect();
+            let mut y = vec![0.0f64; 5000 * columns as usize];
+            matrix.multiply(&x, &mut y, columns as usize).unwrap();
+            let (from, to) =
+                (DeviceBytes::new(gpu, 32_000 * columns), DeviceBytes::new(gpu, 40_000 * columns));
+            let (from, to) = (from.unwrap(), to.unwrap());
+            from.upload(&x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+            on_gpu.multiply(&stream, from.all(), to.all(), columns as u32).unwrap();
+            gpu.wait(&stream).unwrap();
+            assert!(download(&to) == y.iter().flat_map(|y| y.to_le_bytes()).collect::<Vec<u8>>());
+        }
+        let short = DeviceBytes::new(gpu, 8).unwrap();
+        let refused = on_gpu.multiply(&stream, short.all(), short.all(), 1).unwrap_err();
+        assert!(matches!(refused, Error::Shape { .. }), "{refused}");
     });
 }

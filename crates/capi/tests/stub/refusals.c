@@ -25,6 +25,23 @@ static unsigned char plain_room[4096] __attribute__((aligned(512)));
 int cuMemAlloc_v2(buddyDevicePtr *to, size_t bytes);
 int cuMemFree_v2(buddyDevicePtr start);
 
+/* A sparse matrix of 2 x 3, multiplied on the device; one of its rows lies in two tiles. */
+static int create(buddyHandle *matrix) {
+    static const double values[8200];
+    static const uint32_t indices[8200];
+    static const uint64_t starts[3] = {0, 8199, 8200};
+    buddyCsrArrays arrays = {2, 3, starts, indices, values, 8, 0};
+    return buddyCsrCreate(matrix, &arrays);
+}
+static int product(buddyDevicePtr plain) {
+    buddyHandle matrix = 0;
+    int code = create(&matrix);
+    if (!code) code = buddyCsrMultiply(matrix, plain, plain + 1024, 2, NULL);
+    if (!code) code = buddyCsrMultiply(matrix, plain, plain + 1024, 8, NULL);
+    int freed = buddyCsrDestroy(matrix);
+    return code ? code : freed;
+}
+
 /* Everything once; the first code that is not success. What was taken is given back. */
 static int sequence(buddyDevicePtr plain) {
     buddyHandle handle = 77;
@@ -38,6 +55,7 @@ static int sequence(buddyDevicePtr plain) {
     if (!code && (code = buddyStats(handle, &stats, NULL)) && stats.bytes != 0x5a5a5a5a5a5a5a5aull) code = -2;
     buddySizes sizes;
     if (!code) code = buddyHistogram(plain, 1000, "zeros32", &sizes, NULL);
+    if (!code) code = product(plain);
     int freed = code % 2 ? buddyFree(handle) : buddyFreeScrubbed(handle);
     if (freed && !code) {
         code = freed;
@@ -131,8 +149,12 @@ static int destroyed(void) {
     buddyHandle handle = 0;
     stubCurrent(1);
     stubFailAt(0);
-    if (buddyMalloc(&handle, 1000, BUDDY_TARGET_2X, "bpc")) return 1;
+    buddyHandle matrix = 0;
+    buddyDevicePtr plain = 0;
+    if (buddyMalloc(&handle, 1000, BUDDY_TARGET_2X, "bpc") || create(&matrix) || cuMemAlloc_v2(&plain, sizeof plain_room)) return 1;
+    if (buddyCsrMultiply(matrix, plain, plain + 1024, 1, NULL)) return 1;
     stubDestroyContext();
+    if (buddyCsrDestroy(matrix)) return 1;
     buddyStatistics stats;
     int asked = buddyStats(handle, &stats, NULL), freed = buddyFree(handle), again = buddyFree(handle);
     printf("after the context: %d, %d, %d\n", asked, freed, again);
