@@ -24,6 +24,27 @@ pub(super) fn get(from: &[u8], at: usize, bits: u8) -> u64 {
     (u128::from_le_bytes(*window) >> (bit % 8)) as u64 & mask(bits)
 }
 
+/// Passes the first codes of an array to `to`, one for each place.
+pub(super) fn each<T>(from: &[u8], bits: u8, to: &mut [T], value: impl Fn(u64) -> T) {
+    let (mask, bits) = (mask(bits), usize::from(bits));
+    // A code of up to 57 bits lies in eight bytes from its first one on.
+    if bits > 57 {
+        for (at, to) in to.iter_mut().enumerate() {
+            let bit = at * bits;
+            let window = from.get(bit / 8..).and_then(<[u8]>::first_chunk);
+            let window = window.map_or(0, |&window| u128::from_le_bytes(window));
+            *to = value((window >> (bit % 8)) as u64 & mask);
+        }
+        return;
+    }
+    for (at, to) in to.iter_mut().enumerate() {
+        let bit = at * bits;
+        let word =
+            from.get(bit / 8..).and_then(<[u8]>::first_chunk).map_or(0, |&word| u64::from_le_bytes(word));
+        *to = value(word >> (bit % 8) & mask);
+    }
+}
+
 /// Appends an array of codes to `to`.
 pub(super) fn put(to: &mut Vec<u8>, bits: u8, codes: impl ExactSizeIterator<Item = u64>) {
     let (begin, bytes) = (to.len(), room(codes.len(), bits));

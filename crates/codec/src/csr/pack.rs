@@ -1,7 +1,5 @@
 //! Packs a tile: chooses the codes of its columns and its values.
 
-use std::collections::HashMap;
-
 use super::{
     Real,
     bits::{put, width},
@@ -41,17 +39,22 @@ impl Codes {
 
     /// Returns indices in a dictionary; `None` for more values than it may have.
     fn dictionary(values: &[u64]) -> Option<Self> {
-        let mut places: HashMap<u64, u64> = HashMap::new();
+        // A hash table of indices plus one, four times as large as the dictionary.
+        let mut slots = [0u8; 1024];
         let (mut dictionary, mut codes) = (Vec::new(), Vec::with_capacity(values.len()));
         for &value in values {
-            let place = *places.entry(value).or_insert_with(|| {
-                dictionary.push(value);
-                dictionary.len() as u64 - 1
-            });
-            if dictionary.len() > DICTIONARY {
-                return None;
+            let mut slot = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+            while slots[slot] != 0 && dictionary[usize::from(slots[slot]) - 1] != value {
+                slot = (slot + 1) % slots.len();
             }
-            codes.push(place);
+            if slots[slot] == 0 {
+                if dictionary.len() == DICTIONARY {
+                    return None;
+                }
+                dictionary.push(value);
+                slots[slot] = dictionary.len() as u8;
+            }
+            codes.push(u64::from(slots[slot]) - 1);
         }
         let bits = width((dictionary.len() as u64).saturating_sub(1));
         Some(Self { bits, base: 0, shift: 0, dictionary, codes })

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{
     Csr, Real,
-    tile::{CsrTile, TILE_SEGMENTS},
+    tile::{CsrTile, SEGMENT_ELEMENTS, TILE_SEGMENTS},
 };
 
 /// Tiles that a thread takes at a time.
@@ -24,9 +24,9 @@ pub(super) fn multiply<V: Real, const K: usize>(matrix: &Csr, x: &[V], y: &mut [
     y.fill(V::default());
     let (x, y) = (x.as_chunks::<K>().0, y.as_chunks_mut::<K>().0);
     groups(&matrix.tiles, y).into_par_iter().for_each(|group| {
-        let mut sums = [[V::default(); K]; TILE_SEGMENTS];
+        let mut scratch = Scratch::new();
         for &tile in &matrix.tiles[group.tiles] {
-            add_tile(tile, &matrix.payload, x, &mut sums, |row, sum| {
+            scratch.add_tile(tile, &matrix.payload, x, |row, sum| {
                 add(&mut group.y[(row - group.first_row) as usize], sum);
             });
         }
@@ -37,37 +37,49 @@ fn add<V: Real, const K: usize>(to: &mut [V; K], from: &[V; K]) {
     to.iter_mut().zip(from).for_each(|(to, &from)| *to += from);
 }
 
-/// Multiplies a tile by x and passes its rows' sums to `emit`, one for each segment; one in all for
-/// a part of a row.
-fn add_tile<V: Real, const K: usize>(
-    tile: CsrTile,
-    payload: &[u8],
-    x: &[[V; K]],
-    sums: &mut [[V; K]; TILE_SEGMENTS],
-    mut emit: impl FnMut(u32, &[V; K]),
-) {
-    let (arrays, mut rows) = (tile.arrays::<V>(payload), [0; TILE_SEGMENTS]);
-    let segments = usize::from(tile.segments);
-    for (segment, row) in rows[..segments].iter_mut().enumerate() {
-        *row = arrays.row(tile, segment);
+/// Buffers of a thread: the decoded elements of a tile, and the sums of its segments.
+struct Scratch<V, const K: usize> {
+    columns: Vec<u32>,
+    values: Vec<V>,
+    sums: [[V; K]; TILE_SEGMENTS],
+}
+
+impl<V: Real, const K: usize> Scratch<V, K> {
+    fn new() -> Self {
+        let elements = TILE_SEGMENTS * SEGMENT_ELEMENTS;
+        let (columns, values) = (vec![0; elements], vec![V::default(); elements]);
+        Self { columns, values, sums: [[V::default(); K]; TILE_SEGMENTS] }
     }
-    sums[..segments].fill([V::default(); K]);
-    let mut element = 0;
-    for &longer in arrays.counts {
-        for (sum, &row) in sums.iter_mut().zip(&rows).take(usize::from(longer)) {
-            let value = arrays.value::<V>(tile, element);
-            let from = &x[arrays.column(tile, element, row) as usize];
-            sum.iter_mut().zip(from).for_each(|(sum, &x)| *sum += value * x);
-            element += 1;
+
+    /// Multiplies a tile by x and passes its rows' sums to `emit`, one for each segment; one in all
+    /// for a part of a row.
+    fn add_tile(&mut self, tile: CsrTile, payload: &[u8], x: &[[V; K]], mut emit: impl FnMut(u32, &[V; K])) {
+        let (arrays, mut rows) = (tile.arrays::<V>(payload), [0; TILE_SEGMENTS]);
+        let (segments, elements) = (usize::from(tile.segments), usize::from(tile.elements));
+        for (segment, row) in rows[..segments].iter_mut().enumerate() {
+            *row = arrays.row(tile, segment);
         }
+        let base = if tile.is_relative() { rows } else { [0; TILE_SEGMENTS] };
+        arrays.decode(tile, &mut self.columns[..elements], &mut self.values[..elements]);
+        let sums = &mut self.sums[..segments];
+        sums.fill([V::default(); K]);
+        let (mut columns, mut values) = (&self.columns[..elements], &self.values[..elements]);
+        for &longer in arrays.counts {
+            let (now, rest) = values.split_at(usize::from(longer));
+            for (((sum, base), column), &value) in sums.iter_mut().zip(&base).zip(columns).zip(now) {
+                let from = &x[base.wrapping_add(*column) as usize];
+                sum.iter_mut().zip(from).for_each(|(sum, &x)| *sum += value * x);
+            }
+            (columns, values) = (&columns[usize::from(longer)..], rest);
+        }
+        if tile.part == 0 {
+            rows.iter().zip(sums.iter()).for_each(|(&row, sum)| emit(row, sum));
+            return;
+        }
+        let mut total = [V::default(); K];
+        sums.iter().for_each(|sum| add(&mut total, sum));
+        emit(tile.first_row, &total);
     }
-    if tile.part == 0 {
-        rows.iter().zip(sums.iter()).take(segments).for_each(|(&row, sum)| emit(row, sum));
-        return;
-    }
-    let mut total = [V::default(); K];
-    sums[..segments].iter().for_each(|sum| add(&mut total, sum));
-    emit(tile.first_row, &total);
 }
 
 /// Splits the rows of `y` among groups of tiles. All parts of a row are in one group.

@@ -2,7 +2,7 @@
 
 use super::{
     Real,
-    bits::{get, room},
+    bits::{each, get, room},
 };
 
 /// Segments of a tile at most: a thread block has a thread for each.
@@ -113,6 +113,12 @@ impl CsrTile {
         }
     }
 
+    /// Returns the value of an offset and a sign.
+    fn offset_value<V: Real>(self, code: u64) -> V {
+        let magnitude = self.value_base.wrapping_add(code >> 1 << self.value_shift);
+        V::from_bits(magnitude | (code & 1) << (8 * V::BYTES - 1))
+    }
+
     pub(super) fn is_relative(self) -> bool {
         self.flags & RELATIVE != 0
     }
@@ -123,6 +129,30 @@ impl Arrays<'_> {
     pub(super) fn row(&self, tile: CsrTile, segment: usize) -> u32 {
         let offset = if tile.row_bits == 0 { segment as u64 } else { get(self.rows, segment, tile.row_bits) };
         tile.first_row + offset as u32
+    }
+
+    /// Decodes all elements: columns from the row on if they are relative to it, and values.
+    pub(super) fn decode<V: Real>(&self, tile: CsrTile, columns: &mut [u32], values: &mut [V]) {
+        match tile.column_codes {
+            0 => each(self.columns, tile.column_bits, columns, |code| {
+                tile.column_base.wrapping_add(code as u32)
+            }),
+            count => {
+                let mut table = [0; DICTIONARY + 1];
+                each(self.column_codes, 32, &mut table[..usize::from(count)], |code| code as u32);
+                each(self.columns, tile.column_bits, columns, |code| table[code as usize % table.len()]);
+            }
+        }
+        let all = 8 * V::BYTES as u8;
+        match tile.value_codes {
+            0 if tile.value_bits == all => each(self.values, all, values, V::from_bits),
+            0 => each(self.values, tile.value_bits, values, |code| tile.offset_value(code)),
+            count => {
+                let mut table = [V::default(); DICTIONARY + 1];
+                each(self.value_codes, all, &mut table[..usize::from(count)], V::from_bits);
+                each(self.values, tile.value_bits, values, |code| table[code as usize % table.len()]);
+            }
+        }
     }
 
     /// Returns the column of an element of a row.
@@ -141,7 +171,7 @@ impl Arrays<'_> {
         let all = 8 * V::BYTES as u8;
         V::from_bits(match tile.value_codes {
             0 if tile.value_bits == all => code,
-            0 => (tile.value_base + (code >> 1 << tile.value_shift)) | (code & 1) << (all - 1),
+            0 => return tile.offset_value(code),
             _ => get(self.value_codes, code as usize, all),
         })
     }
