@@ -17,11 +17,12 @@ constexpr u8 RELATIVE = 1, SEVERAL = 2;
 // `CsrTile` of Rust, which documents it.
 struct CsrTile {
     u64 payload, value_base;
+    u32 counts[2];
     u32 first_row, column_base, part;
     unsigned short elements;
     u8 segments, longest, row_bits, column_bits, value_bits, value_shift, column_codes, value_codes, flags, reserved;
 };
-static_assert(sizeof(CsrTile) == 40, "the struct of Rust");
+static_assert(sizeof(CsrTile) == 48, "the struct of Rust");
 
 // A row that lies in several tiles.
 struct CsrJoin {
@@ -97,12 +98,13 @@ struct Columns {
 
 // Adds the elements of this thread's segment.
 template <class V, u32 K, class Values>
-BUDDY_FN void add_segment(const Values& values, const Columns& columns, const u32* counts, u32 longest, const V* x, u32 width, V (&sums)[K]) {
+BUDDY_FN void add_segment(const Values& values, const Columns& columns, const CsrTile& tile, const u32* counts, const V* x, u32 width, V (&sums)[K]) {
     constexpr u32 STEP = K >= AHEAD ? 1 : AHEAD / K;
-    u32 at = threadIdx.x;
+    u32 at = threadIdx.x, longer = tile.counts[0], next = tile.counts[1];
     BUDDY_ROLLED
-    for (u32 k = 0; k < longest; k += AHEAD) {
-        u32 longer = __ldg(counts + k / AHEAD);
+    for (u32 k = 0; k < tile.longest; k += AHEAD) {
+        // Counts are loaded two rounds ahead, so that codes do not wait for them.
+        u32 later = k + 2 * AHEAD < tile.longest ? __ldg(counts + k / AHEAD) : 0;
         // Segments are sorted by length.
         if (threadIdx.x >= (longer & 255)) return;
         BUDDY_UNROLL
@@ -128,6 +130,7 @@ BUDDY_FN void add_segment(const Values& values, const Columns& columns, const u3
                 for (u32 j = 0; j < K; j++) sums[j] = mine[i] ? add_product(sums[j], value[i], gathered[i][j]) : sums[j];
             }
         }
+        longer = next, next = later;
     }
 }
 
@@ -171,12 +174,12 @@ BUDDY_FN void multiply(const CsrProduct& of) {
     V* y = (V*)of.y;
     V sums[K] = {};
     if (tile.value_codes) {
-        add_segment<V, K>(TabledValues<V>{value_codes, (const V*)values, tile.value_bits}, columns, counts, tile.longest, x, of.columns, sums);
+        add_segment<V, K>(TabledValues<V>{value_codes, (const V*)values, tile.value_bits}, columns, tile, counts, x, of.columns, sums);
     } else if (tile.value_bits == BITS) {
-        add_segment<V, K>(RawValues<V>{(const V*)value_codes}, columns, counts, tile.longest, x, of.columns, sums);
+        add_segment<V, K>(RawValues<V>{(const V*)value_codes}, columns, tile, counts, x, of.columns, sums);
     } else {
         OffsetValues<V> offsets = {value_codes, tile.value_base, tile.value_bits, tile.value_shift};
-        add_segment<V, K>(offsets, columns, counts, tile.longest, x, of.columns, sums);
+        add_segment<V, K>(offsets, columns, tile, counts, x, of.columns, sums);
     }
     if (tile.part == 0 && !(tile.flags & SEVERAL)) {
         BUDDY_UNROLL

@@ -180,11 +180,11 @@ impl Csr {
             let mut rows: Vec<(u32, usize)> = rows.collect();
             rows.sort_unstable();
             for (row, segment) in rows {
-                let longer = arrays.counts.partition_point(|&count| usize::from(count) > segment);
+                let longer = arrays.counts().partition_point(|&count| usize::from(count) > segment);
                 let mut element = segment;
                 with(
                     row,
-                    &mut arrays.counts[..longer].iter().map(|&count| {
+                    &mut arrays.counts()[..longer].iter().map(|&count| {
                         let at = element;
                         element += usize::from(count);
                         (arrays.column(tile, at, row), arrays.value(tile, at))

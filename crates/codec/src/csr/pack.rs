@@ -3,7 +3,7 @@
 use super::{
     Real,
     bits::{put, width},
-    tile::{CsrTile, DICTIONARY, RELATIVE, SEVERAL},
+    tile::{COUNTS, CsrTile, DICTIONARY, RELATIVE, SEVERAL},
 };
 
 /// A segment of a row: its elements in the matrix.
@@ -150,10 +150,11 @@ pub(super) fn tile<V: Real>(
     put(to, all, values.dictionary.iter().copied());
     put(to, 32, columns.dictionary.iter().copied());
     put(to, row_bits, if in_order { [].iter() } else { offsets.iter() }.copied());
-    put(to, 8, elements.counts.iter().map(|&count| u64::from(count)));
+    put(to, 8, elements.counts.iter().skip(COUNTS).map(|&count| u64::from(count)));
     CsrTile {
         payload,
         value_base: values.base,
+        counts: std::array::from_fn(|k| elements.counts.get(k).copied().unwrap_or(0)),
         first_row,
         column_base: columns.base as u32,
         part: 0,

@@ -64,7 +64,7 @@ impl<V: Real, const K: usize> Scratch<V, K> {
         let sums = &mut self.sums[..segments];
         sums.fill([V::default(); K]);
         let (mut columns, mut values) = (&self.columns[..elements], &self.values[..elements]);
-        for &longer in arrays.counts {
+        for &longer in arrays.counts() {
             let (now, rest) = values.split_at(usize::from(longer));
             for (((sum, base), column), &value) in sums.iter_mut().zip(&base).zip(columns).zip(now) {
                 let from = &x[base.wrapping_add(*column) as usize];

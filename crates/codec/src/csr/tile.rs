@@ -10,6 +10,8 @@ pub const TILE_SEGMENTS: usize = 128;
 /// Elements of a segment at most. Rows up to this length are one segment, and their products are
 /// added in plain order.
 pub const SEGMENT_ELEMENTS: usize = 64;
+/// Counts in the struct.
+pub(super) const COUNTS: usize = 8;
 /// Codes of a dictionary at most.
 pub(super) const DICTIONARY: usize = 255;
 /// [`CsrTile::flags`]: columns are relative to the row.
@@ -20,10 +22,10 @@ pub(super) const SEVERAL: u8 = 2;
 /// A tile, as the kernels take it.
 ///
 /// The payload has six arrays, each of whole words of 8 bytes: value codes, column codes, the
-/// dictionary of values, that of columns, the rows of segments, and the segments longer than 0, 1,
-/// 2 ... elements, a byte each. Segments are sorted by length, longest first. Element `k` of segment
-/// `s` is number `counts[0] + ... + counts[k - 1] + s`, so that neighbouring threads read
-/// neighbouring codes.
+/// dictionary of values, that of columns, the rows of segments, and `counts` from the ninth on:
+/// the segments longer than 0, 1, 2 ... elements, a byte each. Segments are sorted by length,
+/// longest first. Element `k` of segment `s` is number `counts[0] + ... + counts[k - 1] + s`, so
+/// that neighbouring threads read neighbouring codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct CsrTile {
@@ -31,6 +33,8 @@ pub struct CsrTile {
     pub payload: u64,
     /// The magnitude whose code is 0, without a dictionary.
     pub value_base: u64,
+    /// The first eight of `counts`, which threads need before any code.
+    pub counts: [u8; COUNTS],
     /// The row from which rows of segments are counted.
     pub first_row: u32,
     /// The column, or its distance from the row, whose code is 0, without a dictionary.
@@ -68,7 +72,8 @@ pub(super) struct Arrays<'a> {
     value_codes: &'a [u8],
     column_codes: &'a [u8],
     rows: &'a [u8],
-    pub(super) counts: &'a [u8],
+    counts: [u8; SEGMENT_ELEMENTS],
+    longest: u8,
 }
 
 impl CsrTile {
@@ -88,6 +93,7 @@ impl CsrTile {
             self.reserved,
         ];
         let mut all = [self.payload, self.value_base].map(u64::to_le_bytes).concat();
+        all.extend(self.counts);
         all.extend(words.map(u32::to_le_bytes).concat());
         all.extend(self.elements.to_le_bytes());
         all.extend(bytes);
@@ -109,8 +115,19 @@ impl CsrTile {
             value_codes: next(room(usize::from(self.value_codes), 8 * V::BYTES as u8)),
             column_codes: next(room(usize::from(self.column_codes), 32)),
             rows: next(room(usize::from(self.segments), self.row_bits)),
-            counts: next(0).get(..usize::from(self.longest)).unwrap_or_default(),
+            counts: self.all_counts(next(0)),
+            longest: self.longest,
         }
+    }
+
+    /// Returns the struct's counts and those of the payload.
+    fn all_counts(self, payload: &[u8]) -> [u8; SEGMENT_ELEMENTS] {
+        let mut counts = [0; SEGMENT_ELEMENTS];
+        let (first, rest) = counts.split_at_mut(COUNTS);
+        first.copy_from_slice(&self.counts);
+        let more = usize::from(self.longest).saturating_sub(COUNTS);
+        rest.iter_mut().take(more).zip(payload).for_each(|(to, &count)| *to = count);
+        counts
     }
 
     /// Returns the value of an offset and a sign.
@@ -125,6 +142,11 @@ impl CsrTile {
 }
 
 impl Arrays<'_> {
+    /// Returns the segments longer than 0, 1, 2 ... elements.
+    pub(super) fn counts(&self) -> &[u8] {
+        &self.counts[..usize::from(self.longest)]
+    }
+
     /// Returns the row of a segment.
     pub(super) fn row(&self, tile: CsrTile, segment: usize) -> u32 {
         let offset = if tile.row_bits == 0 { segment as u64 } else { get(self.rows, segment, tile.row_bits) };
