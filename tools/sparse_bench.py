@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures packed sparse matrices beside plain ones in the same run: cuSPARSE through torch.sparse on a GPU, PyTorch's own CSR on a CPU.
+"""Measures packed sparse matrices beside plain ones in the same run.
 
     tools/sparse_bench.py speed  [--only KIND ...]   twelve generated matrices: memory, a vector, eight columns; results compared
     tools/sparse_bench.py krylov                     conjugate gradients with the packed and the plain matrix: iterations, residuals
     tools/sparse_bench.py large  [--times 1.5]       conjugate gradients with a plain matrix of 1.5 times the card, packed by slabs
 
-Needs the package and PyTorch; a GPU unless `--device cpu`. `--elements` sets the size of the matrices. Prints one JSON object per line;
+The plain product is cuSPARSE's through torch.sparse, on a CPU PyTorch's own. Needs the package and PyTorch; a GPU unless `--device cpu`. `--elements` sets the size of the matrices. Prints one JSON object per line;
 `--out FILE` keeps them. The last line of `speed` has the geometric means.
 """
 
@@ -31,7 +31,7 @@ def tell(**values):
 
 
 def from_table(columns, inside, values, count=None):
-    """A matrix from arrays of rows x places, of which those inside the matrix count; columns sorted by row."""
+    """A matrix from arrays of rows x places; those outside are left out, columns sorted by row."""
     order = np.argsort(np.where(inside, columns, np.iinfo(np.int64).max), axis=1, kind="stable")
     columns, inside, values = (np.take_along_axis(array, order, 1) for array in (columns, inside, np.broadcast_to(values, columns.shape)))
     starts = np.concatenate([[0], np.cumsum(inside.sum(1))])
@@ -109,7 +109,7 @@ def mesh(elements, axes, offsets, random):
 
 
 def elasticity(elements, random):
-    """Three unknowns to a node, 27 nodes, a stiffness that differs from node to node: 81 elements to a row."""
+    """Three unknowns to a node, 27 nodes, a stiffness that varies by node: 81 elements to a row."""
     side = int((elements / 243) ** (1 / 3))
     columns, inside = neighbours([side] * 3, box(3))
     block = random.standard_normal((27, 3, 3))
@@ -144,7 +144,7 @@ def power_law(elements, random, weights):
 
 
 def circuit(elements, random):
-    """Conductances of the E24 series between near and some far nodes, and two supply nets; the diagonal is minus a row's sum."""
+    """Conductances of the E24 series between near and some far nodes, and two supply nets."""
     count, series = elements // 5, np.round(10 ** (np.arange(24) / 24), 1)
     near = np.arange(count)
     rows = np.concatenate([near, near[: count // 2], random.integers(0, count, count // 8), near[::40]])

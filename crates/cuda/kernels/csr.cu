@@ -19,8 +19,8 @@ struct CsrTile {
     u64 payload, value_base;
     u32 counts[2];
     u32 first_row, column_base, part;
-    unsigned short elements;
-    u8 segments, longest, row_bits, column_bits, value_bits, value_shift, column_codes, value_codes, flags, reserved;
+    unsigned short elements, value_codes;
+    u8 segments, longest, row_bits, column_bits, value_bits, value_shift, column_codes, flags;
 };
 static_assert(sizeof(CsrTile) == 48, "the struct of Rust");
 

@@ -3,7 +3,7 @@
 use super::{
     Real,
     bits::{put, width},
-    tile::{COUNTS, CsrTile, DICTIONARY, RELATIVE, SEVERAL},
+    tile::{COUNTS, CsrTile, DISTANCES, RELATIVE, SEVERAL, VALUES},
 };
 
 /// A segment of a row: its elements in the matrix.
@@ -37,22 +37,22 @@ impl Codes {
         }
     }
 
-    /// Returns indices in a dictionary; `None` for more values than it may have.
-    fn dictionary(values: &[u64]) -> Option<Self> {
+    /// Returns indices in a dictionary; `None` for more than `most` values.
+    fn dictionary(values: &[u64], most: usize) -> Option<Self> {
         // A hash table of indices plus one, four times as large as the dictionary.
-        let mut slots = [0u8; 1024];
+        let mut slots = [0u16; 4 * (VALUES + 1)];
         let (mut dictionary, mut codes) = (Vec::new(), Vec::with_capacity(values.len()));
         for &value in values {
-            let mut slot = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+            let mut slot = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
             while slots[slot] != 0 && dictionary[usize::from(slots[slot]) - 1] != value {
                 slot = (slot + 1) % slots.len();
             }
             if slots[slot] == 0 {
-                if dictionary.len() == DICTIONARY {
+                if dictionary.len() == most {
                     return None;
                 }
                 dictionary.push(value);
-                slots[slot] = dictionary.len() as u8;
+                slots[slot] = dictionary.len() as u16;
             }
             codes.push(u64::from(slots[slot]) - 1);
         }
@@ -119,7 +119,7 @@ impl Elements {
         let distances = columns.clone().zip(&self.rows).map(|(column, &row)| column - i64::from(row));
         let wrapped: Vec<u64> =
             distances.clone().map(|distance| distance as u64 & u64::from(u32::MAX)).collect();
-        let relative = Codes::columns(distances).or(Codes::dictionary(&wrapped), 32);
+        let relative = Codes::columns(distances).or(Codes::dictionary(&wrapped, DISTANCES), 32);
         let absolute = Codes::columns(columns);
         if relative.cost(32) < absolute.cost(32) { (relative, RELATIVE) } else { (absolute, 0) }
     }
@@ -142,8 +142,8 @@ pub(super) fn tile<V: Real>(
     let elements = Elements::new(&segments, indices, values);
     let (columns, relative) = elements.column_codes();
     let all = 8 * V::BYTES as u8;
-    let values =
-        Codes::values::<V>(&elements.values).or(Codes::dictionary(&elements.values), usize::from(all));
+    let values = Codes::values::<V>(&elements.values)
+        .or(Codes::dictionary(&elements.values, VALUES), usize::from(all));
     let payload = to.len() as u64;
     put(to, values.bits, values.codes.iter().copied());
     put(to, columns.bits, columns.codes.iter().copied());
@@ -166,8 +166,7 @@ pub(super) fn tile<V: Real>(
         value_bits: values.bits,
         value_shift: values.shift,
         column_codes: columns.dictionary.len() as u8,
-        value_codes: values.dictionary.len() as u8,
+        value_codes: values.dictionary.len() as u16,
         flags: relative | if several { SEVERAL } else { 0 },
-        reserved: 0,
     }
 }

@@ -12,8 +12,10 @@ pub const TILE_SEGMENTS: usize = 128;
 pub const SEGMENT_ELEMENTS: usize = 64;
 /// Counts in the struct.
 pub(super) const COUNTS: usize = 8;
-/// Codes of a dictionary at most.
-pub(super) const DICTIONARY: usize = 255;
+/// Distances in a dictionary at most.
+pub(super) const DISTANCES: usize = 255;
+/// Values in a dictionary at most.
+pub(super) const VALUES: usize = 1023;
 /// [`CsrTile::flags`]: columns are relative to the row.
 pub(super) const RELATIVE: u8 = 1;
 /// [`CsrTile::flags`]: some rows have several segments.
@@ -43,6 +45,8 @@ pub struct CsrTile {
     pub part: u32,
     /// Elements.
     pub elements: u16,
+    /// Values in the dictionary of values; 0 for none.
+    pub value_codes: u16,
     /// Segments.
     pub segments: u8,
     /// Elements of the longest segment.
@@ -55,14 +59,10 @@ pub struct CsrTile {
     pub value_bits: u8,
     /// Low bits of every magnitude that are zero.
     pub value_shift: u8,
-    /// Values in the dictionary of columns; 0 for none.
+    /// Distances in the dictionary of columns; 0 for none.
     pub column_codes: u8,
-    /// Values in the dictionary of values; 0 for none.
-    pub value_codes: u8,
     /// 1: columns are relative to the row. 2: some rows have several segments.
     pub flags: u8,
-    /// Zero.
-    pub reserved: u8,
 }
 
 /// A tile's arrays.
@@ -88,14 +88,12 @@ impl CsrTile {
             self.value_bits,
             self.value_shift,
             self.column_codes,
-            self.value_codes,
             self.flags,
-            self.reserved,
         ];
         let mut all = [self.payload, self.value_base].map(u64::to_le_bytes).concat();
         all.extend(self.counts);
         all.extend(words.map(u32::to_le_bytes).concat());
-        all.extend(self.elements.to_le_bytes());
+        all.extend([self.elements, self.value_codes].map(u16::to_le_bytes).concat());
         all.extend(bytes);
         all.try_into().expect("the fields fill the struct")
     }
@@ -160,7 +158,7 @@ impl Arrays<'_> {
                 tile.column_base.wrapping_add(code as u32)
             }),
             count => {
-                let mut table = [0; DICTIONARY + 1];
+                let mut table = [0; DISTANCES + 1];
                 each(self.column_codes, 32, &mut table[..usize::from(count)], |code| code as u32);
                 each(self.columns, tile.column_bits, columns, |code| table[code as usize % table.len()]);
             }
@@ -170,7 +168,7 @@ impl Arrays<'_> {
             0 if tile.value_bits == all => each(self.values, all, values, V::from_bits),
             0 => each(self.values, tile.value_bits, values, |code| tile.offset_value(code)),
             count => {
-                let mut table = [V::default(); DICTIONARY + 1];
+                let mut table = [V::default(); VALUES + 1];
                 each(self.value_codes, all, &mut table[..usize::from(count)], V::from_bits);
                 each(self.values, tile.value_bits, values, |code| table[code as usize % table.len()]);
             }
