@@ -49,9 +49,7 @@ impl Dumps {
         let (dump, how) = match (pattern, dirs.is_empty(), files.is_empty()) {
             (_, true, true) => return Err(Error::NoRun),
             (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern, &mut left)?,
-            (None, true, false) => {
-                series(&files, &mut left).unwrap_or_else(|| (single(files), "one snapshot"))
-            }
+            (None, true, false) => series(&files).unwrap_or_else(|| (single(files), "one snapshot")),
             (None, false, true) => (numbered(&dirs)?, "one directory for each snapshot"),
             (None, false, false) => return Err(Error::MixedDumps),
         };
@@ -61,6 +59,7 @@ impl Dumps {
                 return Err(Error::Duplicate(name));
             }
         }
+        keep_whole(&mut snapshots, &mut left);
         Ok(Self { snapshots, dtype, own_names: false, left, how })
     }
 
@@ -123,28 +122,41 @@ fn single(files: Vec<PathBuf>) -> Sorted {
     files.into_iter().map(|path| (DumpName { step: 0, name: file_name(&path) }, path)).collect()
 }
 
-/// Returns the series that all files form, if any: equal digits, every allocation at two steps or
-/// more. Steps that lack an allocation are skipped if they are the minority.
-fn series(files: &[PathBuf], left: &mut Vec<Skipped>) -> Option<(Sorted, &'static str)> {
+/// Returns the series that all files form, if any: equal digits, and most steps have every
+/// allocation.
+fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
     let dump = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
     let digits: BTreeSet<usize> = dump.iter().map(|&(_, digits)| digits).collect();
-    let names: BTreeSet<&str> = dump.iter().map(|(dump, _)| dump.name.as_str()).collect();
-    let mut steps: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
-    for (dump, _) in &dump {
-        steps.entry(dump.step).or_default().insert(&dump.name);
+    let mut steps: BTreeMap<u64, BTreeMap<String, PathBuf>> = BTreeMap::new();
+    for ((dump, _), path) in dump.iter().zip(files) {
+        steps.entry(dump.step).or_default().insert(dump.name.clone(), path.clone());
     }
-    let (whole, cut): (Vec<_>, Vec<_>) = steps.iter().partition(|(_, found)| found.len() == names.len());
-    if digits.len() != 1 || whole.len() < 2.max(cut.len()) {
+    if digits.len() != 1 || cut_steps(&steps).is_none() {
         return None;
     }
-    for (step, found) in cut {
-        let missing: Vec<&str> = names.difference(found).copied().collect();
-        left.push(Skipped::new(format!("step {step}"), format!("it has no dump of {}", missing.join(", "))));
-    }
-    let kept: BTreeSet<u64> = whole.iter().map(|&(&step, _)| step).collect();
-    let dump = dump.iter().map(|(dump, _)| dump.clone()).zip(files.iter().cloned());
-    let sorted = dump.filter(|(dump, _)| kept.contains(&dump.step)).collect();
+    let sorted = dump.into_iter().map(|(dump, _)| dump).zip(files.iter().cloned()).collect();
     Some((sorted, "files NAME_STEP, a series (for an allocation each, give --pattern '{name}')"))
+}
+
+/// Returns the steps that lack allocations, with the names of these; `None` unless at least two
+/// steps have all, and no fewer than lack some.
+fn cut_steps(steps: &BTreeMap<u64, BTreeMap<String, PathBuf>>) -> Option<Vec<(u64, String)>> {
+    let names: BTreeSet<&String> = steps.values().flat_map(BTreeMap::keys).collect();
+    let (whole, cut): (Vec<_>, Vec<_>) = steps.iter().partition(|(_, found)| found.len() == names.len());
+    let lacks = |found: &BTreeMap<String, PathBuf>| {
+        let missing = names.iter().filter(|name| !found.contains_key(**name));
+        missing.map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let cut = || cut.iter().map(|(step, found)| (**step, lacks(found))).collect();
+    (whole.len() >= 2.max(steps.len() - whole.len())).then(cut)
+}
+
+/// Leaves steps that lack an allocation, if they are the minority.
+fn keep_whole(steps: &mut BTreeMap<u64, BTreeMap<String, PathBuf>>, left: &mut Vec<Skipped>) {
+    for (step, missing) in cut_steps(steps).unwrap_or_default() {
+        steps.remove(&step);
+        left.push(Skipped::new(format!("step {step}"), format!("it has no dump of {missing}")));
+    }
 }
 
 /// Sorts the files that match a pattern, here and one directory down.

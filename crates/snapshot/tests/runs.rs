@@ -272,6 +272,25 @@ fn a_step_of_a_series_without_one_dump_is_left_by_name() {
     assert_eq!(Run::open(dir.path()).unwrap().info().allocations.len(), 4);
 }
 
+/// As for a series of files: the step is left, and named.
+#[test]
+fn a_directory_without_one_dump_is_left_by_name() {
+    let dir = TempDir::new().unwrap();
+    for name in ["step_00/u.f32", "step_00/v.f32", "step_10/u.f32", "step_20/u.f32", "step_20/v.f32"] {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, [0; 8]).unwrap();
+    }
+    for pattern in [None, Some("step_{step}/{name}.f32".parse().unwrap())] {
+        let run = Run::open_dumps(dir.path(), pattern.as_ref(), None).unwrap();
+        assert_eq!(run.info().snapshots.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 20]);
+        let [skipped] = &run.info().skipped[..] else { panic!("{:?}", run.info().skipped) };
+        assert!(skipped.name == "step 10" && skipped.why.starts_with("it has no dump of v"), "{skipped:?}");
+    }
+    fs::remove_file(dir.path().join("step_00/v.f32")).unwrap();
+    assert!(Run::open(dir.path()).unwrap_err().to_string().contains("\"v.f32\""), "most steps lack it");
+}
+
 #[test]
 fn a_zarr_store_is_refused_by_name() {
     let dir = TempDir::new().unwrap();
