@@ -25,6 +25,7 @@ pub(super) const LINKS: &[(&str, &str)] = &[
     ("pcie3", include_str!("../../specs/link-pcie3.toml")),
     ("pcie4", include_str!("../../specs/link-pcie4.toml")),
     ("pcie5", include_str!("../../specs/link-pcie5.toml")),
+    ("nvlink2", include_str!("../../specs/link-nvlink2.toml")),
     ("nvlink3", include_str!("../../specs/link-nvlink3.toml")),
     ("nvlink4", include_str!("../../specs/link-nvlink4.toml")),
     ("nvlink5", include_str!("../../specs/link-nvlink5.toml")),
