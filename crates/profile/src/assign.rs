@@ -9,6 +9,7 @@ use buddy_record::Policy;
 use crate::{
     Error, Measured, MeasuredAllocation, MeasuredCodec, Place, candidates,
     carve_out::stay_within_four,
+    link::Allowed,
     ranges::page_ranges,
     share::{MOST_OF_ONE, fits, sums},
     together::together,
@@ -102,7 +103,8 @@ pub fn assign(
             one_each(&|_| target)
         }
         Policy::Allocation => one_each(&|snapshots| conservative_target(snapshots, threshold, false)),
-        Policy::Allocation16x | Policy::Plan => {
+        // `assign_within` and `plan` choose with a machine.
+        Policy::Allocation16x | Policy::Link | Policy::Plan => {
             one_each(&|snapshots| conservative_target(snapshots, threshold, true))
         }
         Policy::Page => {
@@ -125,7 +127,7 @@ pub fn assign(
 }
 
 /// Makes 1x ranges uncompressed where their metadata costs more than their small entries save.
-fn leave_uncompressed(measured: &Measured, assigned: &mut [Assignment]) {
+pub(crate) fn leave_uncompressed(measured: &Measured, assigned: &mut [Assignment]) {
     for (allocation, assignment) in measured.allocations.iter().zip(assigned) {
         let codec = &allocation.codecs[assignment.codec];
         let mut first_page = 0;
@@ -165,7 +167,7 @@ pub(crate) fn entries_over_time(measured: &Measured) -> Vec<u64> {
 fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Result<Assignment, Error> {
     let blocks = allocation.codecs[codec].blocks.as_ref().ok_or(Error::NoPages)?;
     let pages = entries(&allocation.codecs[codec]).div_ceil(ENTRIES_PER_PAGE as u64);
-    let targets = Targets::from_ranges(page_ranges(blocks, pages, threshold));
+    let targets = Targets::from_ranges(page_ranges(blocks, pages, Allowed::threshold(threshold)));
     Ok(Assignment { codec, targets })
 }
 
@@ -187,7 +189,7 @@ fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assi
 }
 
 /// Returns the index of the chosen codec in each allocation.
-fn codecs(measured: &Measured, choice: CodecChoice) -> Result<Vec<usize>, Error> {
+pub(crate) fn codecs(measured: &Measured, choice: CodecChoice) -> Result<Vec<usize>, Error> {
     let find = |(index, allocation): (usize, &MeasuredAllocation)| match choice {
         CodecChoice::Auto => Ok(allocation.auto),
         CodecChoice::Fixed(kind) => allocation.find(kind).ok_or_else(|| Error::NoSizes {
@@ -248,14 +250,14 @@ pub(crate) fn ranges_in(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use buddy_core::{Blocks, Dtype};
     use buddy_record::{AllocationInfo, RunInfo, SnapshotInfo};
 
     use super::*;
 
     /// Builds a run from the size classes of each allocation's pages in each snapshot.
-    fn measured(allocations: &[&[&[[u8; 6]]]]) -> Measured {
+    pub(crate) fn measured(allocations: &[&[&[[u8; 6]]]]) -> Measured {
         let mut run = RunInfo::new("demo", Default::default(), Vec::new());
         let snapshots = allocations[0].len() as u64;
         run.snapshots =

@@ -14,7 +14,7 @@ pub(crate) const LARGEST_RATIO: u64 = 4;
 
 /// Lowers ranges from 16x to 4x until the program's ratio is at most 4x.
 ///
-/// Ranges with the largest share of overflow go first, then the smallest. With [`Policy::Page`] the
+/// Ranges with the largest share of overflow go first, then the smallest. With targets by page the
 /// last range is split, so that only the pages needed are lowered. If `memory`, the GPU's device
 /// memory in bytes, exceeds the device bytes of the program, the carve-out is three times `memory`.
 pub(crate) fn stay_within_four(
@@ -48,7 +48,8 @@ pub(crate) fn stay_within_four(
         }
         let codec = &measured.allocations[index].codecs[assigned[index].codec];
         let missing = (least - device).div_ceil(more);
-        if policy == Policy::Page && split(codec, &mut assigned[index], part, missing) {
+        if matches!(policy, Policy::Page | Policy::Link) && split(codec, &mut assigned[index], part, missing)
+        {
             return;
         }
         assigned[index].targets.set(part, Target::X4);

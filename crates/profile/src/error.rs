@@ -18,6 +18,9 @@ pub enum Error {
     /// The threshold is negative, or 1 or more.
     #[error("the threshold is {0}; it must be at least 0 (no overflow) and below 1 (100%)")]
     Threshold(f64),
+    /// Targets by predicted slowdown lack a machine.
+    #[error("targets by predicted slowdown need a GPU and a link")]
+    NoLink,
     /// A codec name is unknown, or its parameters are invalid.
     #[error("allocation {name:?}: {what}")]
     Codec {

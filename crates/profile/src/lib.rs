@@ -8,9 +8,10 @@
 //!
 //! [`choose_codec`] picks a codec from samples by the rule for targets,
 //! [`conservative_target`](buddy_core::conservative_target). [`analyze()`] applies both to arrays
-//! in files. [`assign()`] chooses targets by policy, [`plan()`] to fit a device memory, and
-//! [`profile()`] returns the whole profile as one record. [`write_targets`] and [`read_targets`]
-//! write and read target files. [`verify()`] checks the predictions against a working memory.
+//! in files. [`assign()`] chooses targets by policy, [`assign_within()`] by predicted slowdown on a
+//! link, [`plan()`] to fit a device memory, and [`profile()`] returns the whole profile as one
+//! record. [`write_targets`] and [`read_targets`] write and read target files. [`verify()`] checks
+//! the predictions against a working memory.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod choose;
 mod error;
 mod estimate;
 mod knapsack;
+mod link;
 mod look;
 mod measured;
 mod memory;
@@ -43,11 +45,11 @@ pub use analyze::analyze;
 pub use assign::{Assignment, CodecChoice, assign};
 pub use choose::{DEFAULT_THRESHOLD, Place, candidates, choose_codec, choose_codecs};
 pub use error::Error;
+pub use link::{LinkLimit, assign_within};
 pub use look::{PageClasses, Progress, histogram};
 pub use measured::{Measured, MeasuredAllocation, MeasuredCodec, Tried};
 pub use memory::Memory;
 pub use observer::{Observer, train};
-pub use phases::phases;
 pub use plan::{PlanRequest, plan, read_accesses};
 pub use profile::{Settings, best_policy, check_threshold, policy_targets, profile};
 pub use prune::drop_beaten;

@@ -142,6 +142,22 @@ impl Measured {
         Self { allocations: self.allocations.iter().map(allocation).collect(), ..self.clone() }
     }
 
+    /// Returns the histograms alone, with the best codec of each allocation at another threshold.
+    pub(crate) fn at_threshold(&self, threshold: f64) -> Self {
+        let bare = |codec: &MeasuredCodec| MeasuredCodec {
+            histograms: codec.histograms.clone(),
+            blocks: None,
+            maps: Vec::new(),
+            codec: codec.codec.clone(),
+            ..*codec
+        };
+        let allocation = |all: &MeasuredAllocation| {
+            MeasuredAllocation::new(all.codecs.iter().map(bare).collect(), threshold)
+        };
+        let allocations = self.allocations.iter().map(allocation).collect();
+        Self { run: self.run.clone(), allocations, auto: self.auto }
+    }
+
     /// Drops the blocks of codecs that are neither the first nor the best of their allocation.
     pub fn drop_blocks(&mut self) {
         for allocation in &mut self.allocations {
@@ -162,12 +178,17 @@ impl Measured {
 impl MeasuredAllocation {
     /// Creates an allocation and finds its best codec at the threshold.
     pub(crate) fn new(codecs: Vec<MeasuredCodec>, threshold: f64) -> Self {
-        let may_be_chosen = candidates(Place::Memory);
-        let judged = codecs.iter().enumerate().filter(|(_, codec)| may_be_chosen.contains(&codec.kind));
+        let mut allocation = Self { codecs, auto: 0 };
         let score = |codec: &MeasuredCodec| Score::of(&codec.histograms, codec.parameter_bytes, threshold);
-        let best = judged.min_by_key(|(_, codec)| score(codec));
-        let auto = best.map_or(0, |(index, _)| index);
-        Self { codecs, auto }
+        let best = allocation.candidates().min_by_key(|(_, codec)| score(codec));
+        allocation.auto = best.map_or(0, |(index, _)| index);
+        allocation
+    }
+
+    /// Returns the codecs that may be chosen, with their indices.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = (usize, &MeasuredCodec)> {
+        let may_be_chosen = candidates(Place::Memory);
+        self.codecs.iter().enumerate().filter(move |(_, codec)| may_be_chosen.contains(&codec.kind))
     }
 
     /// Returns sampled pages of the last snapshot that has a page map, and their codec.

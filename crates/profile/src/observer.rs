@@ -138,6 +138,7 @@ mod tests {
             policy: Policy::Page,
             codec: CodecChoice::Fixed(CodecKind::Bpc),
             plan: None,
+            link: None,
         };
         let stored = Measured::from_run(&Run::open(&path).unwrap(), &tried, &|_| ()).unwrap();
         let (mut from_disk, _) = profile(&stored, &settings).unwrap();

@@ -6,9 +6,7 @@
 
 use std::ops::Range;
 
-use buddy_core::{
-    ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, PhasePlan, PhaseSnapshot, Targets, conservative_target,
-};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, PhasePlan, PhaseSnapshot, Targets};
 use buddy_record::Policy;
 use rayon::prelude::*;
 
@@ -16,6 +14,7 @@ use crate::{
     Assignment, Measured, MeasuredCodec,
     assign::{entries, entries_over_time, ranges_in},
     carve_out::{LARGEST_RATIO, stay_within_four},
+    link::Allowed,
     ranges::page_ranges,
     share::{Choice, MOST_OF_ONE, share, sums},
     timeline::{OverTime, Timeline},
@@ -33,13 +32,15 @@ const MOST_BY_PAGES: usize = 16;
 ///
 /// Also returns the changes for the target file: those at later snapshots, and the first phase's
 /// targets where they differ from `chosen`.
-pub fn phases(
+pub(crate) fn phases(
     measured: &Measured,
     chosen: &[Assignment],
     policy: Policy,
-    threshold: f64,
+    allowed: Allowed,
 ) -> (PhasePlan, Vec<PhaseChange>) {
-    let limit = if policy == Policy::Page { threshold.max(MOST_OF_ONE) } else { threshold };
+    let threshold = allowed.overflow;
+    let overflow = if policy == Policy::Page { threshold.max(MOST_OF_ONE) } else { threshold };
+    let limit = Allowed { overflow, ..allowed };
     let of_allocation = |(allocation, one): (&crate::MeasuredAllocation, &Assignment)| {
         targets_over_time(&allocation.codecs[one.codec], policy, limit)
     };
@@ -157,15 +158,14 @@ pub(crate) fn alike<T: PartialEq>(over_time: &[T]) -> Vec<Range<usize>> {
 }
 
 /// Returns the targets of an allocation at every snapshot, constant within a phase.
-fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> Vec<Targets> {
+fn targets_over_time(codec: &MeasuredCodec, policy: Policy, allowed: Allowed) -> Vec<Targets> {
     let (count, all) = (codec.histograms.len(), entries(codec));
-    let whole = |phase: Range<usize>| -> Targets {
-        conservative_target(&codec.histograms[phase], threshold, zeros(policy)).into()
-    };
-    let blocks = codec.blocks.as_ref().filter(|_| policy == Policy::Page);
+    let whole =
+        |phase: Range<usize>| -> Targets { allowed.target(&codec.histograms[phase], zeros(policy)).into() };
+    let blocks = codec.blocks.as_ref().filter(|_| matches!(policy, Policy::Page | Policy::Link));
     let by_pages = |phase: Range<usize>| match blocks.and_then(|blocks| blocks.get(phase.clone())) {
         Some(blocks) => {
-            Targets::from_ranges(page_ranges(blocks, all.div_ceil(ENTRIES_PER_PAGE as u64), threshold))
+            Targets::from_ranges(page_ranges(blocks, all.div_ceil(ENTRIES_PER_PAGE as u64), allowed))
         }
         None => whole(phase),
     };
@@ -270,7 +270,7 @@ mod tests {
             blocks: None,
             maps: Vec::new(),
         };
-        let targets = targets_over_time(&codec, Policy::Allocation16x, 0.01);
+        let targets = targets_over_time(&codec, Policy::Allocation16x, Allowed::threshold(0.01));
         let found: Vec<Option<Target>> = targets.iter().map(Targets::uniform).collect();
         assert_eq!(found[..5], [Some(Target::X16); 5]);
         assert_eq!(
@@ -332,8 +332,12 @@ mod tests {
             blocks: Some(snapshots.iter().map(|pages| buddy_core::Blocks::from_pages(pages)).collect()),
             maps: Vec::new(),
         };
-        let uniform =
-            |policy| targets_over_time(&codec, policy, 0.01).iter().map(Targets::uniform).collect::<Vec<_>>();
+        let uniform = |policy| {
+            targets_over_time(&codec, policy, Allowed::threshold(0.01))
+                .iter()
+                .map(Targets::uniform)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(uniform(Policy::Allocation16x), [Some(Target::X1); 6]);
         assert_eq!(uniform(Policy::Page)[3..], [None, Some(Target::X1), Some(Target::X1)]);
     }

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Histogram};
 use buddy_record::{
-    AllocationProfile, AllocationTarget, CodecOutcome, PlanOutcome, Policy, PolicyOutcome, Profile,
-    SweepPoint, TARGETS_VERSION, TargetTable, best_outcome, codec_parameters,
+    AllocationProfile, AllocationTarget, CodecOutcome, LinkAdvice, PlanOutcome, Policy, PolicyOutcome,
+    Profile, SweepPoint, TARGETS_VERSION, TargetTable, best_outcome, codec_parameters,
 };
 
 use crate::{
-    Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, Measured, MeasuredCodec, PlanRequest, assign,
+    Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, LinkLimit, Measured, MeasuredCodec, PlanRequest,
+    assign,
     assign::{entries, ranges_in, totals},
+    assign_within,
+    link::Allowed,
     phases::phases,
     plan,
 };
 
 /// Thresholds of the paper's sensitivity study.
 const SWEEP: [f64; 7] = [0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40];
-/// Policies evaluated with each codec choice.
-const POLICIES: [Policy; 4] = [Policy::Naive, Policy::Allocation, Policy::Allocation16x, Policy::Page];
 
 /// Settings of a profile.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct Settings {
     pub codec: CodecChoice,
     /// Plan to fit a device memory instead of a policy.
     pub plan: Option<PlanRequest>,
+    /// Machine on which slowdowns are predicted, with the limit of [`Policy::Link`].
+    pub link: Option<LinkLimit>,
 }
 
 impl Settings {
@@ -39,7 +42,7 @@ impl Settings {
     /// allocations, and the paper's threshold.
     pub fn final_design(kind: CodecKind) -> Self {
         let codec = CodecChoice::Fixed(kind);
-        Self { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None }
+        Self { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None, link: None }
     }
 }
 
@@ -61,9 +64,9 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     let (policy, codec, chosen, planned) = choose(measured, settings)?;
     let choices = codec_choices(measured, settings.codec);
     let known = planned.is_none().then_some((settings.policy, settings.codec, &chosen[..]));
-    let mut policies = outcomes(measured, settings.threshold, &choices, known);
+    let mut policies = outcomes(measured, settings, &choices, known);
     if planned.is_some() {
-        policies.push(outcome(measured, &chosen, policy, &codec));
+        policies.push(outcome(measured, &chosen, (policy, &codec), settings.link.as_ref()));
     }
     let paper: Vec<&MeasuredCodec> =
         measured.allocations.iter().map(|allocation| &allocation.codecs[0]).collect();
@@ -71,12 +74,15 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     let most = |bytes: fn(&Histogram) -> u64| over_time.iter().map(bytes).max().unwrap_or(0);
     let stored = most(Histogram::stored_bytes);
     let follows = planned.is_none() && measured.run.snapshots.len() > 1;
-    let by_phase = follows.then(|| phases(measured, &chosen, policy, settings.threshold));
+    let by_link = settings.link.as_ref().filter(|_| policy == Policy::Link);
+    let allowed = Allowed::threshold(settings.threshold);
+    let allowed = by_link.map_or(allowed, |limit| limit.allowed(settings.threshold));
+    let by_phase = follows.then(|| phases(measured, &chosen, policy, allowed));
     let (by_phase, changes) = by_phase.map_or((None, Vec::new()), |(plan, changes)| (Some(plan), changes));
     let profile = Profile {
         run: measured.run.clone(),
         threshold: settings.threshold,
-        allocations: allocations(measured, &chosen),
+        allocations: allocations(measured, &chosen, settings.link.as_ref()),
         optimistic: over_time.iter().map(Histogram::optimistic_ratio).collect(),
         optimistic_ratio: over_time.iter().copied().sum::<Histogram>().optimistic_ratio(),
         best_ratio: (stored > 0).then(|| most(Histogram::bytes) as f64 / stored as f64),
@@ -87,6 +93,7 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
         codec,
         targets: TargetTable { changes, ..table(measured, &chosen) },
         phases: by_phase,
+        advice: advice(measured, settings)?,
         plan: planned,
         verified: None,
     };
@@ -104,7 +111,8 @@ pub fn best_policy(measured: &Measured, threshold: f64, codec: CodecChoice) -> R
     check_threshold(threshold)?;
     // Reports codec errors, which `outcomes` ignores.
     assign(measured, threshold, Policy::Allocation, codec)?;
-    Ok(best_outcome(&outcomes(measured, threshold, &[codec], None))
+    let settings = Settings { threshold, policy: Policy::Page, codec, plan: None, link: None };
+    Ok(best_outcome(&outcomes(measured, &settings, &[codec], None))
         .map_or(Policy::Allocation16x, |best| best.policy))
 }
 
@@ -128,7 +136,7 @@ fn choose(measured: &Measured, settings: &Settings) -> Result<Chosen, Error> {
             Ok((Policy::Plan, CodecChoice::Auto.name().to_owned(), assigned, Some(outcome)))
         }
         None => {
-            let assigned = assign(measured, settings.threshold, settings.policy, settings.codec)?;
+            let assigned = assigned(measured, settings, settings.policy, settings.codec)?;
             Ok((settings.policy, settings.codec.name().to_owned(), assigned, None))
         }
     }
@@ -149,29 +157,58 @@ fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
     choices
 }
 
+/// Assigns targets by a policy.
+fn assigned(
+    measured: &Measured,
+    settings: &Settings,
+    policy: Policy,
+    codec: CodecChoice,
+) -> Result<Vec<Assignment>, Error> {
+    match (policy, &settings.link) {
+        (Policy::Link, Some(limit)) => assign_within(measured, settings.threshold, codec, limit),
+        (Policy::Link, None) => Err(Error::NoLink),
+        _ => assign(measured, settings.threshold, policy, codec),
+    }
+}
+
 /// Evaluates every policy with every codec choice, except those that lack sizes. `known` holds an
 /// assignment that was already computed.
 fn outcomes(
     measured: &Measured,
-    threshold: f64,
+    settings: &Settings,
     choices: &[CodecChoice],
     known: Option<(Policy, CodecChoice, &[Assignment])>,
 ) -> Vec<PolicyOutcome> {
-    let all = choices.iter().flat_map(|choice| POLICIES.map(|policy| (policy, *choice)));
+    let link = settings.link.as_ref();
+    let policies = || Policy::BY_THRESHOLD.into_iter().chain(link.map(|_| Policy::Link));
+    let all = choices.iter().flat_map(|choice| policies().map(|policy| (policy, *choice)));
     all.filter_map(|(policy, choice)| {
         let found = known.filter(|&(of, with, _)| (of, with) == (policy, choice));
         let assigned = match found {
             Some((.., assigned)) => assigned.to_vec(),
-            None => assign(measured, threshold, policy, choice).ok()?,
+            None => assigned(measured, settings, policy, choice).ok()?,
         };
-        Some(outcome(measured, &assigned, policy, choice.name()))
+        Some(outcome(measured, &assigned, (policy, choice.name()), link))
     })
     .collect()
 }
 
+/// Describes the machine and the capacity at other limits.
+fn advice(measured: &Measured, settings: &Settings) -> Result<Option<LinkAdvice>, Error> {
+    let ratio = |chosen: &[Assignment]| outcome(measured, chosen, (Policy::Link, ""), None).ratio;
+    let advice =
+        settings.link.as_ref().map(|limit| limit.advice(measured, settings.threshold, settings.codec, ratio));
+    advice.transpose()
+}
+
 /// Returns the outcome of an assignment. Counts live allocations: the ratio is that of peak
 /// footprints.
-fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: &str) -> PolicyOutcome {
+fn outcome(
+    measured: &Measured,
+    assigned: &[Assignment],
+    (policy, codec): (Policy, &str),
+    link: Option<&LinkLimit>,
+) -> PolicyOutcome {
     let parts = |snapshot: usize| {
         let parts = measured.allocations.iter().zip(assigned).map(|(all, one)| (&all.codecs[one.codec], one));
         parts.filter(move |(codec, _)| codec.histograms[snapshot].entries() > 0)
@@ -197,6 +234,7 @@ fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: 
         worst_overflow: overflow.iter().copied().fold(0.0, f64::max),
         overflow,
         ranges: assigned.iter().map(|one| one.targets.count() as u64).sum(),
+        link: link.map(|limit| limit.total(measured, assigned)),
     }
 }
 
@@ -208,9 +246,10 @@ fn overflowing(codec: &MeasuredCodec, assigned: &Assignment, snapshot: usize) ->
 fn sweep(measured: &Measured, choices: &[CodecChoice]) -> Result<Vec<SweepPoint>, Error> {
     let all = choices.iter().flat_map(|choice| SWEEP.map(|threshold| (*choice, threshold)));
     all.map(|(choice, threshold)| {
-        let assigned = assign(measured, threshold, Policy::Allocation16x, choice)?;
+        let measured = measured.at_threshold(threshold);
+        let assigned = assign(&measured, threshold, Policy::Allocation16x, choice)?;
         let PolicyOutcome { codec, ratio, mean_overflow, .. } =
-            outcome(measured, &assigned, Policy::Allocation16x, choice.name());
+            outcome(&measured, &assigned, (Policy::Allocation16x, choice.name()), None);
         Ok(SweepPoint { codec, threshold, ratio, mean_overflow })
     })
     .collect()
@@ -220,7 +259,7 @@ fn compare(measured: &Measured, threshold: f64) -> Result<Vec<CodecOutcome>, Err
     let fixed = measured.kinds().into_iter().map(CodecChoice::Fixed);
     let compare = |choice: CodecChoice| {
         let assigned = assign(measured, threshold, Policy::Allocation16x, choice)?;
-        let found = outcome(measured, &assigned, Policy::Allocation16x, choice.name());
+        let found = outcome(measured, &assigned, (Policy::Allocation16x, choice.name()), None);
         let sizes = measured.allocations.iter().zip(&assigned);
         let all: Histogram = sizes.flat_map(|(all, one)| &all.codecs[one.codec].histograms).copied().sum();
         Ok(CodecOutcome {
@@ -233,7 +272,12 @@ fn compare(measured: &Measured, threshold: f64) -> Result<Vec<CodecOutcome>, Err
     fixed.chain([CodecChoice::Auto]).map(compare).collect()
 }
 
-fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProfile> {
+fn allocations(
+    measured: &Measured,
+    chosen: &[Assignment],
+    link: Option<&LinkLimit>,
+) -> Vec<AllocationProfile> {
+    let mut costs = link.map(|limit| limit.each(measured, chosen).into_iter());
     let snapshots = 0..measured.run.snapshots.len();
     let one = |(allocation, assigned): (&crate::MeasuredAllocation, &Assignment)| {
         let codec = &allocation.codecs[assigned.codec];
@@ -242,15 +286,19 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
             .iter()
             .map(|codec| (codec.kind.name().to_owned(), codec.histograms.clone()))
             .collect();
+        let candidates = allocation.candidates();
+        let candidates = candidates.map(|(_, codec)| (codec.kind.name().to_owned(), codec.parameter_bytes));
         let (pages_codec, pages) = allocation.picture(assigned.codec).unzip();
         AllocationProfile {
             histograms,
+            candidates: candidates.collect(),
             auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
             overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
             device_bytes: assigned.device_bytes_with(codec),
             learned: codec.codec.as_ref().and_then(Codec::describe_parameters).unwrap_or_default(),
             pages,
             pages_codec: pages_codec.map(|kind| kind.name().to_owned()).unwrap_or_default(),
+            link: costs.as_mut().and_then(Iterator::next),
         }
     };
     measured.allocations.iter().zip(chosen).map(one).collect()

@@ -7,6 +7,8 @@ use std::iter::successors;
 
 use buddy_core::{Blocks, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, TargetRange, stays_small};
 
+use crate::link::{Allowed, link_bytes};
+
 /// Cost of an additional range as a fraction of the allocation.
 const RANGE_COST: f64 = 0.0002;
 /// Cost of a byte in buddy memory, in bytes of device memory, since access goes over the link.
@@ -19,11 +21,12 @@ const STEPS: usize = 20;
 /// Returns the target ranges of an allocation of `pages` pages, given its blocks in each snapshot.
 ///
 /// Minimises device bytes plus [`BUDDY_WEIGHT`] times the used buddy bytes plus [`RANGE_COST`] per
-/// range. If overflow then exceeds the threshold in some snapshot, raises the weight as little as
+/// range. If that then exceeds a limit in some snapshot, raises the weight as little as
 /// possible. The overflow that remains allowed goes to the first pages.
-pub(crate) fn page_ranges(snapshots: &[Blocks], pages: u64, threshold: f64) -> Vec<TargetRange> {
-    let blocks = blocks_of(snapshots, pages);
-    joined(&blocks, &within(&blocks, threshold))
+pub(crate) fn page_ranges(snapshots: &[Blocks], pages: u64, allowed: Allowed) -> Vec<TargetRange> {
+    let mut blocks = blocks_of(snapshots, pages);
+    blocks.iter_mut().for_each(|block| block.forbid(allowed.block));
+    joined(&blocks, &within(&blocks, allowed))
 }
 
 /// Returns the blocks of an allocation of `pages` pages.
@@ -91,6 +94,15 @@ impl Block {
         Self { pages, over_time, bytes, overflowing }
     }
 
+    /// Forbids the targets at which a larger share of its entries overflows in some snapshot.
+    fn forbid(&mut self, most: f64) {
+        for (bytes, target) in self.bytes.iter_mut().zip(Target::ALL) {
+            if self.over_time.iter().any(|sizes| sizes.overflow_share(target) > most) {
+                *bytes = None;
+            }
+        }
+    }
+
     /// Sets the weight of overflowing entries in each snapshot.
     pub(crate) fn weigh(&mut self, weights: &[f64]) {
         let over = |target: Target| {
@@ -111,9 +123,9 @@ impl Block {
     }
 }
 
-/// Returns the best targets within the threshold, as an index into [`Target::ALL`] for each block.
-fn within(blocks: &[Block], threshold: f64) -> Vec<usize> {
-    let fits = |targets: &[usize]| worst(blocks, targets) <= threshold;
+/// Returns the best targets within the limits, as an index into [`Target::ALL`] for each block.
+fn within(blocks: &[Block], allowed: Allowed) -> Vec<usize> {
+    let fits = |targets: &[usize]| fits(blocks, targets, allowed);
     let mut over = best(blocks, Price::of_bytes(BUDDY_WEIGHT));
     if fits(&over) {
         return over;
@@ -134,18 +146,21 @@ fn within(blocks: &[Block], threshold: f64) -> Vec<usize> {
     [&over[..some], &under[some..]].concat()
 }
 
-/// Returns the largest fraction of overflowing entries over the snapshots.
-fn worst(blocks: &[Block], targets: &[usize]) -> f64 {
+/// Returns whether the blocks are within the limits in every snapshot.
+fn fits(blocks: &[Block], targets: &[usize], allowed: Allowed) -> bool {
     let snapshots = blocks.first().map_or(0, |block| block.over_time.len());
-    let share = |snapshot: usize| {
-        let (mut overflowing, mut entries) = (0, 0);
+    (0..snapshots).all(|snapshot| {
+        let (mut overflowing, mut link, mut entries) = (0, 0, 0);
         for (block, &target) in blocks.iter().zip(targets) {
-            overflowing += block.over_time[snapshot].overflowing(Target::ALL[target]);
-            entries += block.over_time[snapshot].entries();
+            let (sizes, target) = (&block.over_time[snapshot], Target::ALL[target]);
+            overflowing += sizes.overflowing(target);
+            link += link_bytes(sizes, target);
+            entries += sizes.entries();
         }
-        overflowing as f64 / entries.max(1) as f64
-    };
-    (0..snapshots).map(share).fold(0.0, f64::max)
+        let share = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        share(overflowing, entries) <= allowed.overflow
+            && share(link, entries * ENTRY_BYTES as u64) <= allowed.link
+    })
 }
 
 /// Returns the targets with the least cost, changes between blocks included, by dynamic
@@ -221,7 +236,7 @@ mod tests {
     const RAW: PageClasses = [0, 0, 0, 0, 0, 64];
 
     fn ranges(pages: &[PageClasses]) -> Vec<(u64, Target)> {
-        let ranges = page_ranges(&[Blocks::from_pages(pages)], pages.len() as u64, 0.3);
+        let ranges = page_ranges(&[Blocks::from_pages(pages)], pages.len() as u64, Allowed::threshold(0.3));
         ranges.into_iter().map(|range| (range.pages, range.target)).collect()
     }
 
@@ -270,7 +285,7 @@ mod tests {
     fn the_threshold_applies_to_the_whole_allocation() {
         let pages = [[0, 0, 0, 19, 0, 1]; 100];
         let found = |threshold| {
-            let ranges = page_ranges(&[Blocks::from_pages(&pages)], 100, threshold);
+            let ranges = page_ranges(&[Blocks::from_pages(&pages)], 100, Allowed::threshold(threshold));
             ranges.into_iter().map(|range| (range.pages, range.target)).collect::<Vec<_>>()
         };
         assert_eq!(found(0.05), [(100, Target::X2)]);
@@ -290,7 +305,7 @@ mod tests {
             let snapshot = |at: usize| pages.iter().map(|classes| page(classes[at])).collect::<Vec<_>>();
             let snapshots = [0, 1].map(|at| Blocks::from_pages(&snapshot(at)));
             let (mut first, mut overflowing) = (0, [0; 2]);
-            for range in page_ranges(&snapshots, pages.len() as u64, threshold) {
+            for range in page_ranges(&snapshots, pages.len() as u64, Allowed::threshold(threshold)) {
                 let end = first + range.pages as usize;
                 for (snapshot, overflowing) in snapshots.iter().zip(&mut overflowing) {
                     let all = snapshot.histogram(first..end);

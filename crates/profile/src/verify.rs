@@ -182,7 +182,7 @@ mod tests {
         let (mut ranges, mut found_false) = (0, 0);
         for policy in [Policy::Naive, Policy::Allocation, Policy::Allocation16x, Policy::Page] {
             for codec in [CodecChoice::Fixed(buddy_codec::CodecKind::Bpc), CodecChoice::Auto] {
-                let settings = Settings { threshold: 0.3, policy, codec, plan: None };
+                let settings = Settings { threshold: 0.3, policy, codec, plan: None, link: None };
                 let (profile, chosen) = profile(&measured, &settings).unwrap();
                 let rows = &profile.targets.allocations;
                 ranges = ranges.max(rows[0].targets.count());

@@ -46,6 +46,7 @@ fn settings() -> Settings {
         policy: Policy::Allocation16x,
         codec: CodecChoice::Fixed(CodecKind::Bpc),
         plan: None,
+        link: None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod analysis;
 mod checksum;
 mod figure;
@@ -17,6 +18,7 @@ mod skipped;
 pub mod spec;
 mod table;
 
+pub use advice::{CurvePoint, LinkAdvice, LinkCost};
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use checksum::json_checksum;
 pub use figure::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocationInfo, RecordKind, RunInfo, TargetTable};
+use crate::{AllocationInfo, LinkAdvice, LinkCost, RecordKind, RunInfo, TargetTable};
 use buddy_core::{Histogram, PageMap, PhasePlan};
 
 /// Rule by which targets are chosen.
@@ -21,13 +21,19 @@ pub enum Policy {
     Allocation16x,
     /// One target per range of pages; 16x if most of its entries fit in 8 bytes.
     Page,
+    /// One target per range of pages, within a limit of predicted slowdown on a link.
+    Link,
     /// Targets that fit a given device memory and minimise link time.
     Plan,
 }
 
 impl Policy {
     /// Every policy, simplest first.
-    pub const ALL: [Self; 5] = [Self::Naive, Self::Allocation, Self::Allocation16x, Self::Page, Self::Plan];
+    pub const ALL: [Self; 6] =
+        [Self::Naive, Self::Allocation, Self::Allocation16x, Self::Page, Self::Link, Self::Plan];
+
+    /// Every policy that needs only a threshold, no machine.
+    pub const BY_THRESHOLD: [Self; 4] = [Self::Naive, Self::Allocation, Self::Allocation16x, Self::Page];
 
     /// Returns the name used in tables, files and on the command line.
     pub fn name(self) -> &'static str {
@@ -36,6 +42,7 @@ impl Policy {
             Self::Allocation => "allocation",
             Self::Allocation16x => "allocation-16x",
             Self::Page => "page",
+            Self::Link => "link",
             Self::Plan => "plan",
         }
     }
@@ -85,6 +92,9 @@ pub struct Profile {
     pub codec: String,
     /// Targets and codecs chosen for each allocation.
     pub targets: TargetTable,
+    /// The machine of the recommendation; `None` in records without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<LinkAdvice>,
     /// The plan, if a device memory was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanOutcome>,
@@ -139,12 +149,12 @@ impl AllocationProfile {
     }
 }
 
-/// Returns the best outcome: largest ratio, then least overflow, then first.
+/// Returns the best outcome by a threshold: largest ratio, then least overflow, then first.
 ///
-/// Skips naive outcomes, whose threshold holds only for the whole program, and plans, which follow
-/// other rules.
+/// Skips naive outcomes, whose threshold holds only for the whole program, and links and plans,
+/// which follow other rules.
 pub fn best_outcome(outcomes: &[PolicyOutcome]) -> Option<&PolicyOutcome> {
-    let counts = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Plan);
+    let counts = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Link | Policy::Plan);
     let better = |best: &&PolicyOutcome, one: &&PolicyOutcome| {
         (one.ratio, -one.mean_overflow) > (best.ratio, -best.mean_overflow)
     };
@@ -152,9 +162,12 @@ pub fn best_outcome(outcomes: &[PolicyOutcome]) -> Option<&PolicyOutcome> {
 }
 
 impl Profile {
-    /// Returns the best outcome of all policies and codecs.
+    /// Returns the recommended outcome: the largest ratio within the limit of slowdown, or the best
+    /// by the threshold if the record has no machine.
     pub fn best(&self) -> Option<&PolicyOutcome> {
-        best_outcome(&self.policies)
+        let within = self.policies.iter().filter(|one| one.policy == Policy::Link);
+        let best = within.reduce(|best, one| if one.ratio > best.ratio { one } else { best });
+        best.or_else(|| best_outcome(&self.policies))
     }
 
     /// Returns the outcome of a policy with a codec.
@@ -169,6 +182,10 @@ impl Profile {
 pub struct AllocationProfile {
     /// Entries by size class per snapshot, keyed by codec; empty where not alive.
     pub histograms: BTreeMap<String, Vec<Histogram>>,
+    /// Codecs that `auto` chooses from, with the device bytes of their parameters. Empty in older
+    /// records.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub candidates: BTreeMap<String, u64>,
     /// Codec with the lowest cost for this allocation.
     pub auto: String,
     /// Overflowing entries per snapshot at the chosen target.
@@ -185,6 +202,9 @@ pub struct AllocationProfile {
     /// Codec of `pages`. Empty in older records, which means the paper's codec.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pages_codec: String,
+    /// Predicted effect of its overflow on the link; `None` in records without a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkCost>,
 }
 
 /// Memory use of a run at its targets.
@@ -207,6 +227,9 @@ pub struct PolicyOutcome {
     pub worst_overflow: f64,
     /// Number of page ranges with one target, over all allocations.
     pub ranges: u64,
+    /// Predicted effect of its overflow on the link; `None` in records without a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkCost>,
 }
 
 /// Result at one threshold of the sweep.

@@ -73,7 +73,8 @@ for (const canvas of canvases) {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(draw));
 
 // The threshold slider: recomputes targets from the histograms, like `buddy profile` with policy allocation-16x.
-// Data per codec: allocation, snapshot, entries by class. A target fits the classes up to its own.
+// Data per choice of codecs: allocation, candidate codec, its parameter bytes and its entries by class in each snapshot.
+// A target fits the classes up to its own.
 const TARGETS = [
   { name: "16x", bytes: 8, holds: 2 }, { name: "4x", bytes: 32, holds: 3 }, { name: "2x", bytes: 64, holds: 4 },
   { name: "4/3x", bytes: 96, holds: 5 }, { name: "1x", bytes: 128, holds: 6 },
@@ -89,11 +90,23 @@ function choose(snapshots, threshold) {
   return TARGETS.slice(zeros ? 0 : 1).find((target) => worst(snapshots, target) <= threshold) ?? TARGETS[4];
 }
 
+// The codec with the least device memory, then the fewest overflowing entries, then the fewest stored bytes.
+const STORED = [0, 8, 32, 64, 96, 128];
+function best(codecs, threshold) {
+  const offers = codecs.map(([parameters, snapshots]) => {
+    const target = choose(snapshots, threshold);
+    const entries = Math.max(0, ...snapshots.map(total));
+    const stored = total(snapshots.map((classes) => total(classes.map((n, i) => n * STORED[i]))));
+    const cost = [entries * target.bytes + parameters, total(snapshots.map((one) => over(one, target))), stored + parameters * snapshots.length];
+    return { snapshots, entries, target, parameters, cost };
+  });
+  const less = (a, b) => a.cost[0] - b.cost[0] || a.cost[1] - b.cost[1] || a.cost[2] - b.cost[2];
+  return offers.reduce((a, b) => less(b, a) < 0 ? b : a);
+}
+
 function assign(allocations, threshold) {
-  const chosen = allocations.map((snapshots) => ({
-    snapshots, entries: Math.max(0, ...snapshots.map(total)), target: choose(snapshots, threshold),
-  }));
-  const device = () => total(chosen.map((one) => one.entries * one.target.bytes));
+  const chosen = allocations.map((codecs) => best(codecs, threshold));
+  const device = () => total(chosen.map((one) => one.entries * one.target.bytes + one.parameters));
   const all = 128 * total(chosen.map((one) => one.entries));
   const sixteen = chosen.filter((one) => one.target === TARGETS[0]);
   const share = (one) => worst(one.snapshots, TARGETS[0]);
@@ -103,9 +116,9 @@ function assign(allocations, threshold) {
     one.target = TARGETS[1];
   }
   // An allocation without entries in a snapshot is not live there.
-  const snapshots = allocations[0]?.length ?? 0;
+  const snapshots = chosen[0]?.snapshots.length ?? 0;
   const each = (value) => Array.from({ length: snapshots }, (_, s) => total(chosen.map((one) => value(one, total(one.snapshots[s]), s))));
-  const [alive, used] = [each((_, entries) => entries * 128), each((one, entries) => entries * one.target.bytes)];
+  const [alive, used] = [each((_, entries) => entries * 128), each((one, entries) => entries && one.entries * one.target.bytes + one.parameters)];
   const shares = each((one, _, s) => over(one.snapshots[s], one.target) * 128).map((n, s) => n / Math.max(1, alive[s]));
   const counts = [...TARGETS].reverse().map((target) => chosen.filter((one) => one.target === target).length);
   return { ratio: Math.max(1, ...alive) / Math.max(1, ...used), mean: total(shares) / Math.max(1, snapshots), worst: Math.max(0, ...shares), counts };

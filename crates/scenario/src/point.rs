@@ -193,7 +193,7 @@ pub fn parse_mode(name: &str) -> Result<Mode, String> {
 }
 
 fn parse_policy(name: &str) -> Result<Policy, String> {
-    let known: Vec<Policy> = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).collect();
+    let known = Policy::BY_THRESHOLD;
     let names = || known.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
     let found = known.iter().find(|policy| policy.name() == name).copied();
     found.ok_or_else(|| format!("unknown policy '{name}'; use one of {}", names()))

@@ -68,7 +68,8 @@ impl Rule {
             Error::Setting(format!("the sizes of {program} were not kept, so no other policy can be applied"))
         };
         let measured = self.measured.as_ref().ok_or_else(lost)?;
-        let settings = Settings { threshold, policy, codec: CodecChoice::Fixed(kind), plan: None };
+        let settings =
+            Settings { threshold, policy, codec: CodecChoice::Fixed(kind), plan: None, link: None };
         policy_targets(measured, &settings).map_err(wrong)
     }
 }

@@ -1,10 +1,13 @@
 //! End-to-end tests of scenarios: the memory of each kind of program, with different targets.
 
 use buddy_codec::CodecKind;
-use buddy_core::{Histogram, SizeClass};
+use buddy_core::{Histogram, SizeClass, Target};
 use buddy_dl::Network;
-use buddy_profile::{DEFAULT_THRESHOLD, Tried};
-use buddy_record::{AllocationInfo, AllocationSizes, Policy, RunInfo, RunRecord, SnapshotInfo};
+use buddy_profile::{CodecChoice, DEFAULT_THRESHOLD, LinkLimit, Settings, Tried, profile};
+use buddy_record::{
+    AllocationInfo, AllocationSizes, Policy, RunInfo, RunRecord, SnapshotInfo, TargetTable,
+    spec::{Gpu, Link},
+};
 use buddy_scenario::{
     Ask, Done, Error, Observed, Point, Scenario, Source, Stage, TargetChoice, observe, typical,
 };
@@ -156,4 +159,42 @@ fn a_network_takes_the_sizes_of_its_record() {
     assert!(iteration(None, 0.0001).err().unwrap().to_string().contains("has no kernel at a batch of 2"));
     let error = Stage::recorded(&record("bpc"), 1000).err().unwrap().to_string();
     assert_eq!(error, "its record has no parameter 'batch'");
+}
+
+/// The example `advice` checks every workload at a larger footprint.
+#[test]
+fn recommended_targets_are_simulated_within_their_limit() {
+    for name in ["palm", "sp", "lulesh"] {
+        let info = workload(name);
+        let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold: DEFAULT_THRESHOLD };
+        let every = TargetTable::uniform(name, &[], Target::X1, "bpc");
+        let ask = Ask { tried, tables: &[every], ..ask(info, Vec::new(), None) };
+        let observed = observe(&ask, |_| true).unwrap();
+        let stage =
+            Stage::observed((info.build)(BYTES, 1).application(), &observed, typical(&observed.profile));
+        let point =
+            |mode| Point { gpu: "v100".to_owned(), link: "pcie3".to_owned(), ..Point::new(name, mode) };
+        let slower = |settings: &Settings| {
+            let table = profile(&observed.measured, settings).unwrap().0.targets;
+            let targets = TargetChoice::Table(Box::new(TargetTable { changes: Vec::new(), ..table }));
+            let cycles = |mode| run(&stage, point(mode), &targets).unwrap().report.cycles as f64;
+            cycles(Mode::Buddy) / cycles(Mode::Ideal) - 1.0
+        };
+        let limit = LinkLimit {
+            gpu: Gpu::named("v100").unwrap(),
+            link: Link::named("pcie3").unwrap(),
+            max_slowdown: 0.05,
+            accesses: None,
+        };
+        let by = |policy| Settings {
+            threshold: DEFAULT_THRESHOLD,
+            policy,
+            codec: CodecChoice::Auto,
+            plan: None,
+            link: Some(limit.clone()),
+        };
+        let (recommended, threshold) = (slower(&by(Policy::Link)), slower(&by(Policy::Page)));
+        assert!(recommended <= 0.05, "{name}: {recommended}");
+        assert!(recommended < threshold, "{name}: {recommended}, by the threshold {threshold}");
+    }
 }

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
 use buddy_core::{Dtype, parse_share, read_text};
 use buddy_profile::{
-    CodecChoice, DEFAULT_THRESHOLD, Measured, PlanRequest, Settings, Tried, best_policy, check_threshold,
-    profile, read_accesses, verify,
+    CodecChoice, DEFAULT_THRESHOLD, LinkLimit, Measured, PlanRequest, Settings, Tried, best_policy,
+    check_threshold, profile, read_accesses, verify,
 };
 use buddy_record::{
     Policy, Profile, Record,
@@ -46,10 +46,10 @@ use crate::{
 /// (cg), which runs first.
 ///
 /// Prints how the memory compresses over time, the result of each policy, and the targets that need
-/// the least device memory, compared with the paper's. With a target, the share of an allocation's
-/// entries that overflow to buddy memory stays within the threshold in every snapshot (by page: the
-/// share of the program's entries). A program that starts with zeroed memory therefore gets targets
-/// that suit its end.
+/// the least device memory while no allocation is predicted to run slower than --max-slowdown over
+/// the link. The other policies keep the share of an allocation's entries that overflow to buddy
+/// memory within the threshold (by page: the share of the program's entries). Both hold in every
+/// snapshot, so a program that starts with zeroed memory gets targets that suit its end.
 ///
 /// With --device-memory it plans to fit: among all codecs and targets that fit, it chooses those
 /// with the least predicted time on the link. Access counts come from --accesses; without them,
@@ -81,15 +81,20 @@ pub(crate) struct ProfileVerb {
     scale: Scale,
 
     /// Share of an allocation's entries (by page: of the program's) that may overflow to buddy
-    /// memory, 0 to 1 or 0% to 100%
-    #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true, value_parser = share)]
-    threshold: f64,
+    /// memory, 0 to 1 or 0% to 100% [default: 30%]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
+    threshold: Option<f64>,
+
+    /// Largest predicted slowdown of any allocation: 0.05 or 5% is 5% more time [default: 5%]
+    #[arg(long, value_name = "SHARE", value_parser = slowdown)]
+    max_slowdown: Option<f64>,
 
     /// Choice of targets: one for the program, one per allocation, the same with 16x for
     /// mostly-zero allocations, or one per range of pages; `best` is the one of the last three that
-    /// saves the most
-    #[arg(long, default_value = "best", value_parser = policy_parser())]
-    policy: PolicyChoice,
+    /// saves the most, and `link` is one per range of pages within --max-slowdown [default: link;
+    /// with only --threshold, best]
+    #[arg(long, value_parser = policy_parser())]
+    policy: Option<PolicyChoice>,
 
     /// Codec of the chosen targets: any name that `buddy inspect` accepts, or `auto` for the best
     /// one per allocation [default: auto if --codecs has it]
@@ -104,15 +109,15 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     device_memory: Option<u64>,
 
-    #[arg(long, value_name = "GPU", default_value = "h200", requires = "device_memory", help = machine::gpu_help("GPU of the plan"))]
+    #[arg(long, value_name = "GPU", default_value = "h200", help = machine::gpu_help("GPU of the prediction"))]
     spec: String,
 
-    #[arg(long, value_name = "LINK", default_value = "pcie5", requires = "device_memory", help = machine::link_help("Link of the plan"))]
+    #[arg(long, value_name = "LINK", default_value = "pcie5", help = machine::link_help("Link of the prediction"))]
     link: String,
 
-    /// JSON object with the number of accessed entries of each allocation, for the plan; a
+    /// JSON object with the number of accessed entries of each allocation, for predictions; a
     /// PROGRAM's accesses are counted while it runs
-    #[arg(long, value_name = "PATH", requires = "device_memory", conflicts_with = "program")]
+    #[arg(long, value_name = "PATH", conflicts_with = "program")]
     accesses: Option<PathBuf>,
 
     /// Load this snapshot (by default the last) into a working memory with the chosen targets and
@@ -157,6 +162,9 @@ Examples:
     buddy profile Llama-3.1-8B/ --sort saved --top 10
     buddy profile output/ --targets targets.toml --csv targets.csv
 
+  For a GPU with NVLink-C2C, and for a program that may run a tenth slower:
+    buddy profile output/ --spec gh200 --link c2c --max-slowdown 10%
+
   The paper's design, checked in a working memory:
     buddy profile output/ --policy allocation-16x --codec bpc --verify
 
@@ -166,18 +174,26 @@ Examples:
   A plan for 12 GiB of an H200 that loses the least time on PCIe 5:
     buddy profile run.json --device-memory 12GiB --spec h200 --link pcie5";
 
-/// A policy; `None` chooses the best.
+/// Default of `--max-slowdown`.
+const MAX_SLOWDOWN: f64 = 0.05;
+
+/// A policy; `None` chooses the best by the threshold.
 #[derive(Clone, Copy)]
 struct PolicyChoice(Option<Policy>);
 
 fn policy_parser() -> impl TypedValueParser<Value = PolicyChoice> {
-    let names = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).map(Policy::name);
+    let names = Policy::BY_THRESHOLD.into_iter().chain([Policy::Link]).map(Policy::name);
     PossibleValuesParser::new(["best"].into_iter().chain(names))
         .map(|name| PolicyChoice(name.parse::<Policy>().ok()))
 }
 
 fn share(text: &str) -> Result<f64, String> {
     parse_share(text).ok_or_else(|| "give a share, such as 0.05 or 5%".to_owned())
+}
+
+fn slowdown(text: &str) -> Result<f64, String> {
+    let share = parse_share(text).filter(|share| *share >= 0.0 && share.is_finite());
+    share.ok_or_else(|| "give the additional time as a share, such as 0.05 or 5%".to_owned())
 }
 
 fn codec_parser() -> impl TypedValueParser<Value = String> {
@@ -195,15 +211,31 @@ fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Plans for a device memory on the machine of the predictions.
+fn plan_for(device_memory: u64, limit: &LinkLimit) -> Result<PlanRequest> {
+    let (gpu, link) = (limit.gpu.clone(), limit.link.clone());
+    if device_memory > gpu.dram.capacity_bytes {
+        let [asked, has] = [device_memory, gpu.dram.capacity_bytes].map(bytes);
+        bail!("--device-memory {asked}: {} has {has}", gpu.name);
+    }
+    Ok(PlanRequest { device_memory, gpu, link, accesses: None })
+}
+
 impl ProfileVerb {
     /// Runs the verb.
     pub(crate) fn run(self) -> Result<u8> {
-        check_threshold(self.threshold).context("--threshold")?;
-        let machine = self.device_memory.map(|memory| self.machine(memory)).transpose()?;
+        check_threshold(self.threshold()).context("--threshold")?;
+        let limit = self.limit()?;
+        let machine = self.device_memory.map(|memory| plan_for(memory, &limit)).transpose()?;
         self.check_outputs()?;
         let (source, accesses, code) = self.open()?;
-        let Some(source) = source else { return Ok(code) };
-        self.profile(&source, machine, accesses)?;
+        let Some(source) = source else {
+            if code == 0 {
+                bail!("there is nothing to profile, so nothing was written; the program itself succeeded");
+            }
+            return Ok(code);
+        };
+        self.profile(&source, limit, machine, accesses)?;
         Ok(code)
     }
 
@@ -234,18 +266,46 @@ impl ProfileVerb {
         Source::open(path, &Reading { pattern: pattern.as_ref(), dtype: self.dtype, scale: self.scale })
     }
 
-    fn profile(&self, source: &Source, machine: Option<PlanRequest>, accesses: Option<String>) -> Result<()> {
+    fn threshold(&self) -> f64 {
+        self.threshold.unwrap_or(DEFAULT_THRESHOLD)
+    }
+
+    /// Returns the machine of the predictions, without access counts.
+    fn limit(&self) -> Result<LinkLimit> {
+        let (gpu, link) = (Gpu::named(&self.spec)?, Link::named(&self.link)?);
+        let max_slowdown = self.max_slowdown.unwrap_or(MAX_SLOWDOWN);
+        Ok(LinkLimit { gpu, link, max_slowdown, accesses: None })
+    }
+
+    /// Returns the policy: by the link, unless only a threshold is given.
+    fn policy(&self, measured: &Measured, codec: CodecChoice) -> Result<Policy> {
+        let by_threshold = self.threshold.is_some() && self.max_slowdown.is_none();
+        let usual = PolicyChoice((!by_threshold).then_some(Policy::Link));
+        let best = || best_policy(measured, self.threshold(), codec);
+        Ok(self.policy.unwrap_or(usual).0.map_or_else(best, Ok)?)
+    }
+
+    fn profile(
+        &self,
+        source: &Source,
+        mut limit: LinkLimit,
+        mut plan: Option<PlanRequest>,
+        accesses: Option<String>,
+    ) -> Result<()> {
         let measured = self.measure(source)?;
         let names = measured.run.allocations.iter().map(|info| info.name.as_str());
         if let Some(filter_error) = self.display.filter_error(names) {
             bail!(filter_error);
         }
-        let plan = machine.map(|machine| self.with_accesses(machine, accesses, &measured)).transpose()?;
-        let (threshold, codec) = (self.threshold, self.codec_choice()?);
-        let best = || best_policy(&measured, threshold, codec);
-        let policy = self.policy.0.map_or_else(best, Ok)?;
-        let spec = self.spec(policy, plan.as_ref());
-        let (mut found, chosen) = profile(&measured, &Settings { threshold, policy, codec, plan })?;
+        limit.accesses = accesses.map(|text| self.counts(&text, &measured)).transpose()?;
+        if let Some(plan) = &mut plan {
+            plan.accesses.clone_from(&limit.accesses);
+        }
+        let (threshold, codec) = (self.threshold(), self.codec_choice()?);
+        let policy = self.policy(&measured, codec)?;
+        let spec = self.settings(policy, &limit, plan.as_ref());
+        let settings = Settings { threshold, policy, codec, plan, link: Some(limit) };
+        let (mut found, chosen) = profile(&measured, &settings)?;
         if let (Some(snapshot), Some(run)) = (self.verify, source.snapshots()) {
             let last = run.info().snapshots.len() - 1;
             let bar = Bar::new(run.info().bytes());
@@ -260,29 +320,15 @@ impl ProfileVerb {
         self.write(&record)
     }
 
-    fn machine(&self, device_memory: u64) -> Result<PlanRequest> {
-        let (gpu, link) = (Gpu::named(&self.spec)?, Link::named(&self.link)?);
-        if device_memory > gpu.dram.capacity_bytes {
-            let [asked, has] = [device_memory, gpu.dram.capacity_bytes].map(bytes);
-            bail!("--device-memory {asked}: {} has {has}", gpu.name);
-        }
-        Ok(PlanRequest { device_memory, gpu, link, accesses: None })
-    }
-
-    fn with_accesses(
-        &self,
-        plan: PlanRequest,
-        accesses: Option<String>,
-        measured: &Measured,
-    ) -> Result<PlanRequest> {
-        let Some(text) = accesses else { return Ok(plan) };
+    /// Parses the access counts of every allocation.
+    fn counts(&self, text: &str, measured: &Measured) -> Result<Vec<u64>> {
         let name =
             self.accesses.as_ref().map_or_else(|| "accesses".to_owned(), |path| path.display().to_string());
-        Ok(PlanRequest { accesses: Some(read_accesses(&name, &text, &measured.run)?), ..plan })
+        Ok(read_accesses(&name, text, &measured.run)?)
     }
 
     /// Returns the settings for the record.
-    fn spec(&self, policy: Policy, plan: Option<&PlanRequest>) -> serde_json::Value {
+    fn settings(&self, policy: Policy, limit: &LinkLimit, plan: Option<&PlanRequest>) -> serde_json::Value {
         let plan = plan.map(|plan| {
             serde_json::json!({
                 "device_memory": plan.device_memory, "spec": plan.gpu.name, "link": plan.link.name,
@@ -290,7 +336,8 @@ impl ProfileVerb {
             })
         });
         serde_json::json!({
-            "threshold": self.threshold, "policy": policy, "codec": self.codec(), "codecs": self.codecs, "plan": plan,
+            "threshold": self.threshold(), "policy": policy, "codec": self.codec(), "codecs": self.codecs, "plan": plan,
+            "spec": limit.gpu.name, "link": limit.link.name, "max_slowdown": limit.max_slowdown, "accesses": limit.accesses,
         })
     }
 
@@ -314,7 +361,7 @@ impl ProfileVerb {
         let asked = |name: &str| self.codec() == name || self.codecs.iter().any(|codec| codec == name);
         let wanted = |kind: &CodecKind| *kind == CodecKind::Bpc || asked("all") || asked(kind.name());
         let kinds = CodecKind::ALL.into_iter().filter(wanted).collect();
-        Tried { kinds, auto: asked("auto"), threshold: self.threshold }
+        Tried { kinds, auto: asked("auto"), threshold: self.threshold() }
     }
 
     fn measure(&self, source: &Source) -> Result<Measured> {

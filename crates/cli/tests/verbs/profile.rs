@@ -72,7 +72,7 @@ fn a_table_targets_a_record_and_a_page() {
     assert!(output.status.success() && !said.contains("no kernels"), "{said}");
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
     let record = json(&dir.path().join("p.json"));
-    assert_eq!((record["kind"].as_str(), record["spec"]["policy"].as_str()), (Some("profile"), Some("page")));
+    assert_eq!((record["kind"].as_str(), record["spec"]["policy"].as_str()), (Some("profile"), Some("link")));
     assert_eq!(record["data"]["verified"]["snapshot"], 2);
     assert_eq!(record["data"]["optimistic"].as_array().unwrap().len(), 3);
     let targets = fs::read_to_string(dir.path().join("t.toml")).unwrap();
@@ -97,13 +97,13 @@ fn a_record_gives_the_same_profile_as_its_snapshots() {
         policies.iter().filter(|one| one["codec"] == "bpc").cloned().collect()
     };
     assert_eq!(bpc(&run), bpc(&record));
-    assert_eq!(bpc(&run).len(), 4);
+    assert_eq!(bpc(&run).len(), 5);
 }
 
 #[test]
 fn every_policy_and_codec_is_verified() {
     let dir = TempDir::new().unwrap();
-    for policy in ["naive", "allocation", "allocation-16x", "page"] {
+    for policy in ["naive", "allocation", "allocation-16x", "page", "link"] {
         for codec in ["bpc", "auto", "fvc", "planes64"] {
             for verify in ["--verify", "--verify=0"] {
                 let text = stdout(dir.path(), &[RUN, "--policy", policy, "--codec", codec, verify]);
@@ -267,12 +267,49 @@ fn the_best_that_was_measured_is_recommended() {
     let data = &json(&dir.path().join("p.json"))["data"];
     let policies = data["policies"].as_array().unwrap();
     let ratio = |one: &serde_json::Value| one["ratio"].as_f64().unwrap();
-    let best = policies.iter().filter(|one| one["policy"] != "naive").map(ratio).fold(0.0, f64::max);
+    let best = policies.iter().filter(|one| one["policy"] == "link").map(ratio).fold(0.0, f64::max);
     let chosen = policies.iter().find(|one| one["policy"] == data["policy"] && one["codec"] == data["codec"]);
     assert_eq!(chosen.map(ratio), Some(best));
     assert!(text.contains("Recommended, and chosen here") && text.contains("The paper's design"), "{text}");
     let paper = stdout(dir.path(), &[RUN, "--policy", "allocation-16x", "--codec", "bpc"]);
     assert!(paper.contains("Chosen here: policy allocation-16x, bpc"), "{paper}");
+}
+
+/// A slow link leaves less to recommend than a fast one; a threshold ignores the link, as ever.
+#[test]
+fn the_recommendation_follows_the_link() {
+    let dir = TempDir::new().unwrap();
+    let data = |args: &[&str]| {
+        stdout(dir.path(), &[&[RUN, "--json", "p.json"], args].concat());
+        json(&dir.path().join("p.json"))["data"].take()
+    };
+    let chosen = |data: &serde_json::Value| {
+        let policies = data["policies"].as_array().unwrap();
+        let found =
+            policies.iter().find(|one| one["policy"] == data["policy"] && one["codec"] == data["codec"]);
+        found.unwrap().clone()
+    };
+    let ratio = |args: &[&str]| chosen(&data(args))["ratio"].as_f64().unwrap();
+    let slow = ratio(&["--link", "pcie3", "--max-slowdown", "0"]);
+    let fast = ratio(&["--spec", "v100", "--link", "150GB/s", "--max-slowdown", "200%"]);
+    assert!(1.0 < slow && slow < fast, "{slow} {fast}");
+    let limited = data(&["--max-slowdown", "20%"]);
+    for allocation in limited["allocations"].as_array().unwrap() {
+        assert!(allocation["link"]["slowdown"].as_f64().unwrap() <= 0.2, "{allocation}");
+    }
+    let curve = limited["advice"]["curve"].as_array().unwrap();
+    let ratios: Vec<f64> = curve.iter().map(|point| point["ratio"].as_f64().unwrap()).collect();
+    assert!(ratios.is_sorted() && ratios.len() == 9, "{ratios:?}");
+    let by_threshold = data(&["--threshold", "30%"]);
+    assert_eq!(by_threshold["policy"], "page");
+    let both = data(&["--threshold", "1%", "--max-slowdown", "200%"]);
+    assert!(both["policy"] == "link" && chosen(&both)["worst_overflow"].as_f64().unwrap() <= 0.01, "{both}");
+    let counts = dir.path().join("counts.json");
+    fs::write(&counts, r#"{"heat": 144, "material": 0}"#).unwrap();
+    let counted = data(&["--threshold", "30%", "--accesses", counts.to_str().unwrap()]);
+    assert_eq!(counted["advice"]["counted"], true);
+    let message = command(dir.path(), &[RUN, "--max-slowdown", "fast"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&message.stderr).contains("such as 0.05 or 5%"));
 }
 
 /// The maps of a page show the codec chosen for each allocation.

@@ -30,6 +30,18 @@ fn output_and_exit_code_are_the_programs() {
     assert!(!out.exists(), "nothing was seen");
 }
 
+/// A program that succeeds unobserved leaves no profile, which is an error.
+#[test]
+fn a_profile_of_nothing_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let targets = dir.path().join("targets.toml");
+    let run = buddy(&["profile", "--targets", targets.to_str().unwrap(), "--", "echo", "ran"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, "ran\n"));
+    assert!(run.stderr.lines().any(reports_no_gpu_memory), "{}", run.stderr);
+    assert!(run.stderr.contains("there is nothing to profile, so nothing was written"), "{}", run.stderr);
+    assert!(!targets.exists());
+}
+
 #[test]
 fn exit_code_of_a_signal_is_that_of_shells() {
     assert_eq!(buddy(&["watch", "--", "sh", "-c", "kill -TERM $$"]).code, 143);

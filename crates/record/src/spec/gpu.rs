@@ -286,6 +286,14 @@ impl Gpu {
         f64::from(self.dram.channels) * self.dram.bytes_per_clock * self.dram.clock_mhz / self.core.clock_mhz
     }
 
+    /// Returns the nanoseconds of a load that misses all caches, from issue to data.
+    pub fn miss_ns(&self) -> f64 {
+        let cycles =
+            self.l2.latency_cycles + 2 * self.interconnect.latency_cycles + 1 + self.dram.controller_cycles;
+        let clocks = f64::from(self.dram.t_rcd + self.dram.t_cl);
+        1000.0 * (f64::from(cycles) / self.core.clock_mhz + clocks / self.dram.clock_mhz)
+    }
+
     /// Returns the peak device-memory bandwidth in GB/s.
     pub fn dram_gb_per_s(&self) -> f64 {
         self.dram_bytes_per_cycle() * self.core.clock_mhz / 1000.0

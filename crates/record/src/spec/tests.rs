@@ -1,5 +1,15 @@
 use super::*;
 
+/// The measured latencies of docs/reference/specs.md.
+#[test]
+fn a_miss_takes_as_long_as_measured() {
+    for (name, cycles) in [("v100", 375.0), ("h200", 596.0)] {
+        let gpu = Gpu::named(name).unwrap();
+        let found = gpu.miss_ns() * gpu.core.clock_mhz / 1000.0;
+        assert!((found - cycles).abs() < 2.0, "{name}: {found}");
+    }
+}
+
 #[test]
 fn every_built_in_file_is_valid_and_has_its_name() {
     for name in Gpu::names() {

@@ -1,5 +1,6 @@
 //! `buddy profile` for the terminal and as a page.
 
+mod link;
 mod page;
 mod phases;
 mod rows;
@@ -71,9 +72,14 @@ fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
     profile.outcome(profile.policy, &profile.codec)
 }
 
-/// Returns whether no measured, recommendable outcome has a larger ratio than the chosen one.
+/// Returns whether no measured, recommendable outcome has a larger ratio than the chosen one. With a
+/// machine, only targets within its limit of slowdown are recommendable.
 fn is_recommended(profile: &Profile) -> bool {
-    let may_be = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Plan);
+    let by_link = profile.advice.is_some();
+    let may_be = |one: &&PolicyOutcome| match one.policy {
+        Policy::Naive | Policy::Plan => false,
+        policy => (policy == Policy::Link) == by_link,
+    };
     let (chosen, best) = (chosen(profile).filter(may_be), profile.best());
     chosen.zip(best).is_some_and(|(chosen, best)| chosen.ratio >= best.ratio)
 }

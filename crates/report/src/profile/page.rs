@@ -3,7 +3,7 @@
 use buddy_record::{Policy, PolicyOutcome, Profile, Record};
 
 use super::{
-    chosen, histograms, overflow, percent, phases::phases, ratio_of, slider::slider, target_text, text,
+    chosen, histograms, link, overflow, percent, phases::phases, ratio_of, slider::slider, target_text, text,
 };
 use crate::{
     Axis, Card, Cell, Line, Page, Series, Table, analysis::left, analysis::right, analysis::saved, bar_chart,
@@ -17,10 +17,11 @@ const TIME_REMARK: &str = "The optimistic ratio assumes that every entry can hav
     sizes. Entries in buddy memory are those that do not fit their targets, which stay constant over the run.";
 const POLICY_REMARK: &str = "Naive is one target for the whole program, allocation one for each allocation up to 4x, \
     allocation-16x adds 16x for mostly-zero allocations, page chooses one per range of pages, 16x where most entries \
-    fit 8 bytes. \
+    fit 8 bytes, link does so within the limit of predicted slowdown. \
     A target must be within the threshold in every snapshot.";
 const THRESHOLD_REMARK: &str = "The share of an allocation's entries that may overflow. Move the slider: the page \
-    chooses the targets again, from the histograms of every snapshot, with the policy allocation-16x.";
+    chooses the targets again, from the histograms of every snapshot, with the policy allocation-16x. Auto is the best \
+    of the codecs that were measured here; at another threshold the command may measure others.";
 const TABLE_REMARK: &str = "Sizes are those of an allocation's last snapshot, with the chosen codec. \
     Overflow is the share of entries that need buddy memory: the mean over its snapshots, and the worst. \
     Click a column to sort.";
@@ -42,6 +43,10 @@ pub fn profile_page(record: &Record<Profile>) -> String {
     let mut page = Page::new("What does its memory allow?", &lead).section("", "", &summary(profile));
     if let Some(plan) = &profile.plan {
         page = page.section("The plan", &text::plan_text(plan), "");
+    }
+    if let Some(advice) = &profile.advice {
+        let chart = pair(&[link::chart(profile, advice)]);
+        page = page.section("Capacity against slowdown", &link::model_text(advice), &chart);
     }
     if run.snapshots.len() > 1 {
         page = page.section("Over time", TIME_REMARK, &pair(&[optimistic(profile), accesses(profile)]));
@@ -98,6 +103,10 @@ fn summary(profile: &Profile) -> String {
         all.push(card("Saved", saved(size, found.device_bytes), remark));
         let remark = format!("of entries; {} at worst", share(found.worst_overflow));
         all.push(card("Overflow", share(found.mean_overflow), remark));
+        if let (Some(cost), Some(advice)) = (found.link, &profile.advice) {
+            let remark = format!("predicted over {}; {} per pass", advice.link, bytes(cost.bytes));
+            all.push(card("Slowdown", link::slowdown(cost.slowdown), remark));
+        }
     }
     cards(&all)
 }
@@ -200,6 +209,8 @@ fn table(profile: &Profile) -> Table {
         right("ratio", ""),
         right("overflow", ""),
         right("at worst", ""),
+        right("over link", ""),
+        right("slowdown", ""),
         right("saved", ""),
     ];
     let row = |index: usize| {
@@ -208,6 +219,7 @@ fn table(profile: &Profile) -> Table {
         let alive = histograms(profile, index, &target.codec).iter().rev().find(|one| one.entries() > 0);
         let last = alive.copied().unwrap_or_default();
         let ratio_here = ratio_of(profile, index);
+        let [over_link, slowdown] = link::cells(profile.allocations[index].link);
         vec![
             name_cell(&info.name),
             name_cell(&info.call_site),
@@ -219,11 +231,17 @@ fn table(profile: &Profile) -> Table {
             Cell::number(ratio_here, ratio(ratio_here)),
             Cell::number(mean, share(mean)),
             Cell::number(worst, share(worst)),
+            over_link,
+            slowdown,
             saved_cell(info.bytes, profile.allocations[index].device_bytes),
         ]
     };
     let rows = (0..profile.allocations.len()).map(row).collect();
-    Table { columns, rows, total: total(profile).into_iter().collect() }.without_empty(&["call site"])
+    Table { columns, rows, total: total(profile).into_iter().collect() }.without_empty(&[
+        "call site",
+        "over link",
+        "slowdown",
+    ])
 }
 
 fn codec_cell(profile: &Profile, index: usize) -> String {
@@ -257,6 +275,7 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
     ];
     cells.push(Cell::number(all.ratio, ratio(all.ratio)));
     cells.extend([all.mean_overflow, all.worst_overflow].map(|part| Cell::number(part, share(part))));
+    cells.extend(link::cells(all.link));
     cells.push(saved_cell(super::footprint(profile, all), all.device_bytes));
     Some(cells)
 }

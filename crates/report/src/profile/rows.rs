@@ -1,9 +1,9 @@
 //! The allocations of a profile, for a terminal and as CSV.
 
 use buddy_core::ENTRY_BYTES;
-use buddy_record::{AllocationInfo, Profile};
+use buddy_record::{AllocationInfo, LinkCost, Profile};
 
-use super::{overflow, target_text};
+use super::{link, overflow, target_text};
 use crate::{
     Cell, SortBy, Table, View,
     analysis::{left, right, saved, several},
@@ -16,7 +16,7 @@ use crate::{
 /// Default maximum of rows on a terminal; the record and the page have all.
 const MOST_ROWS: usize = 40;
 /// Columns that a narrow terminal omits, in this order.
-const SPARE: [&str; 5] = ["learned", "call site", "at worst", "codec", "overflow"];
+const SPARE: [&str; 6] = ["learned", "call site", "at worst", "over link", "codec", "overflow"];
 
 /// Renders a row per allocation or group of similar names; the largest if there are many.
 pub(super) fn allocations(profile: &Profile, view: &View) -> String {
@@ -30,12 +30,16 @@ pub(super) fn allocations(profile: &Profile, view: &View) -> String {
         right("ratio", ""),
         right("overflow", ""),
         right("at worst", ""),
+        right("over link", ""),
+        right("slowdown", ""),
         right("saved", ""),
     ];
     let (shown, hidden) = shown(profile, view);
     let rows: Vec<Vec<Cell>> = shown.iter().map(|group| row(profile, group)).collect();
     let table = Table { columns, rows, total: total(profile).into_iter().collect() };
-    let mut text = table.without_empty(&["call site", "learned"]).to_text_within(view.width, &SPARE);
+    let mut text = table
+        .without_empty(&["call site", "learned", "over link", "slowdown"])
+        .to_text_within(view.width, &SPARE);
     if hidden > 0 {
         text.push_str(&format!("and {} more allocations\n", count(hidden as u64)));
     }
@@ -91,6 +95,7 @@ fn measure(profile: &Profile, members: &[usize]) -> Measure {
 fn row(profile: &Profile, group: &Group) -> Vec<Cell> {
     let found = measure(profile, &group.members);
     let worst = group.members.iter().map(|&member| overflow(profile, member).1).fold(0.0, f64::max);
+    let [over_link, slowdown] = link::texts(together(profile, &group.members));
     let of = |value: &dyn Fn(usize) -> String| several(group.members.iter().map(|&member| value(member)));
     let targets = &profile.targets.allocations;
     [
@@ -103,15 +108,28 @@ fn row(profile: &Profile, group: &Group) -> Vec<Cell> {
         ratio(found.ratio),
         share(found.overflow),
         share(worst),
+        over_link,
+        slowdown,
         saved(found.bytes, found.device_bytes),
     ]
     .map(Cell::text)
     .into()
 }
 
+/// Sums the bytes over the link, and takes the largest slowdown.
+fn together(profile: &Profile, members: &[usize]) -> Option<LinkCost> {
+    let costs = members.iter().filter_map(|&member| profile.allocations[member].link);
+    costs.reduce(|sum, one| LinkCost {
+        overflow: sum.overflow.max(one.overflow),
+        bytes: sum.bytes + one.bytes,
+        slowdown: sum.slowdown.max(one.slowdown),
+    })
+}
+
 fn total(profile: &Profile) -> Option<Vec<Cell>> {
     let all = super::chosen(profile)?;
     let size = profile.run.bytes();
+    let [over_link, slowdown] = link::texts(all.link);
     let name = format!("all {}", count(profile.run.allocations.len() as u64));
     let [none, overflow, worst] = [String::new(), share(all.mean_overflow), share(all.worst_overflow)];
     let cells = [
@@ -124,6 +142,8 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
         ratio(all.ratio),
         overflow,
         worst,
+        over_link,
+        slowdown,
         saved(super::footprint(profile, all), all.device_bytes),
     ];
     Some(cells.map(Cell::text).into())
@@ -131,7 +151,7 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
 
 /// Renders a CSV line per shown allocation, never grouped: sizes in bytes, shares from 0 to 1.
 pub fn profile_csv(profile: &Profile, view: &View) -> String {
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 13] = [
         "name",
         "call_site",
         "dtype",
@@ -143,6 +163,8 @@ pub fn profile_csv(profile: &Profile, view: &View) -> String {
         "overflow",
         "worst_overflow",
         "device_bytes",
+        "link_bytes",
+        "slowdown",
     ];
     let groups = groups(profile, &View { each: true, ..view.clone() });
     let line = |group: Group| {
@@ -150,6 +172,7 @@ pub fn profile_csv(profile: &Profile, view: &View) -> String {
         let (info, found) = (&profile.run.allocations[index], measure(profile, &group.members));
         let target = &profile.targets.allocations[index];
         let text = |text: &str| Value::Text(text.to_owned());
+        let link = profile.allocations[index].link;
         vec![
             text(&info.name),
             text(&info.call_site),
@@ -162,6 +185,8 @@ pub fn profile_csv(profile: &Profile, view: &View) -> String {
             Value::Number(found.overflow),
             Value::Number(overflow(profile, index).1),
             Value::Whole(found.device_bytes),
+            link.map_or_else(|| text(""), |link| Value::Whole(link.bytes)),
+            link.map_or_else(|| text(""), |link| Value::Number(link.slowdown)),
         ]
     };
     csv(&NAMES, groups.into_iter().take(view.top.unwrap_or(usize::MAX)).map(line))

@@ -16,29 +16,42 @@ pub(super) fn slider(profile: &Profile) -> String {
     }
     let percent = profile.threshold * 100.0;
     let first = profile.policies.first().map_or("bpc", |one| one.codec.as_str());
-    let auto: Vec<&[Histogram]> = (0..profile.allocations.len())
-        .map(|index| histograms(profile, index, &profile.allocations[index].auto))
-        .collect();
-    let fixed: Vec<&[Histogram]> =
-        (0..profile.allocations.len()).map(|index| histograms(profile, index, first)).collect();
+    let each = 0..profile.allocations.len();
+    let auto: Vec<String> = each.clone().map(|index| candidates(profile, index)).collect();
+    let fixed: Vec<String> = each.map(|index| list([offer(profile, index, first)])).collect();
     format!(
-        "<div class=\"slider\"><label>Threshold <input type=\"range\" min=\"1\" max=\"99\" step=\"0.5\" \
+        "<div class=\"slider\"><label>Threshold <input type=\"range\" min=\"0\" max=\"99\" step=\"0.5\" \
          value=\"{percent}\"><output></output></label><div class=\"scroll\"><table><thead><tr><th>codec</th><th class=\"n\">ratio</th>\
          <th class=\"n\">overflow</th><th class=\"n\">at worst</th><th>allocations by target: 1x, 4/3x, 2x, 4x, \
          16x</th></tr></thead><tbody></tbody></table></div>\
          <script type=\"application/json\">{{\"{}\":{},\"auto\":{}}}</script></div>\n",
         crate::escape(first),
-        data(&fixed),
-        data(&auto)
+        list(fixed),
+        list(auto)
     )
 }
 
-/// Returns class counts per allocation and snapshot.
-fn data(allocations: &[&[Histogram]]) -> String {
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", items.into_iter().collect::<Vec<_>>().join(","))
+}
+
+/// Returns the codecs that `auto` chooses from; only the chosen one for older records.
+fn candidates(profile: &Profile, index: usize) -> String {
+    let found = &profile.allocations[index];
+    let all = found.candidates.keys().filter(|codec| found.histograms.contains_key(*codec));
+    let mut all: Vec<&String> = all.collect();
+    if all.is_empty() {
+        all.push(&found.auto);
+    }
+    list(all.into_iter().map(|codec| offer(profile, index, codec)))
+}
+
+/// Returns the parameter bytes of a codec and its class counts in each snapshot.
+fn offer(profile: &Profile, index: usize, codec: &str) -> String {
     let counts = |histogram: &Histogram| {
-        let counts = SizeClass::ALL.map(|class| histogram.classes[class.index()].to_string());
-        format!("[{}]", counts.join(","))
+        list(SizeClass::ALL.map(|class| histogram.classes[class.index()].to_string()))
     };
-    let list = |items: Vec<String>| format!("[{}]", items.join(","));
-    list(allocations.iter().map(|snapshots| list(snapshots.iter().map(counts).collect())).collect())
+    let parameters = profile.allocations[index].candidates.get(codec).copied().unwrap_or(0);
+    let snapshots = list(histograms(profile, index, codec).iter().map(counts));
+    list([parameters.to_string(), snapshots])
 }

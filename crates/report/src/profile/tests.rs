@@ -2,8 +2,8 @@
 
 use buddy_core::{Dtype, PageMap, PhaseChange, PhasePlan, PhaseSnapshot, Target, TargetRange, Targets};
 use buddy_record::{
-    AllocationInfo, AllocationProfile, CodecOutcome, PlanOutcome, Policy, Record, RunInfo, SnapshotInfo,
-    SweepPoint, TARGETS_VERSION, TargetTable, Verification,
+    AllocationInfo, AllocationProfile, CodecOutcome, CurvePoint, LinkAdvice, LinkCost, PlanOutcome, Policy,
+    Record, RunInfo, SnapshotInfo, SweepPoint, TARGETS_VERSION, TargetTable, Verification,
 };
 
 use super::*;
@@ -26,12 +26,14 @@ fn profile() -> Profile {
     run.snapshots = [0, 10].map(|step| SnapshotInfo { step, label: String::new(), file: None }).to_vec();
     let one = |classes: [[u64; 6]; 2], overflowing: [u64; 2], device_bytes| AllocationProfile {
         histograms: [("bpc".to_owned(), classes.map(histogram).to_vec())].into(),
+        candidates: [("bpc".to_owned(), 0)].into(),
         auto: "bpc".to_owned(),
         overflowing: overflowing.to_vec(),
         device_bytes,
         learned: String::new(),
         pages: PageMap::from_digits(2, &["0".repeat(64), "3".repeat(36)]).ok(),
         pages_codec: "bpc".to_owned(),
+        link: None,
     };
     let row = |name: &str, target| AllocationTarget {
         name: name.to_owned(),
@@ -50,6 +52,7 @@ fn profile() -> Profile {
         mean_overflow,
         worst_overflow: 2.0 * mean_overflow,
         ranges: 2,
+        link: None,
     };
     Profile {
         run,
@@ -82,6 +85,7 @@ fn profile() -> Profile {
             allocations: vec![row("<u>", Target::X2), row("v", Target::X1)],
             changes: Vec::new(),
         },
+        advice: None,
         plan: None,
         phases: None,
         verified: None,
@@ -176,12 +180,70 @@ fn the_best_and_the_papers_design_are_shown() {
     };
     profile.policies.push(better);
     let text = profile_text(&profile, &View::default());
+    assert!(text.contains("Recommended: policy page, bpc, the only codec measured: 1.60x"), "{text}");
+    let other = profile.allocations[0].histograms["bpc"].clone();
+    profile.allocations[0].histograms.insert("planes64".to_owned(), other);
+    let text = profile_text(&profile, &View::default());
     assert!(text.contains("Recommended: policy page, the best codec for each: 1.60x"), "{text}");
     assert!(text.contains("Chosen here: policy allocation-16x, bpc: 1.33x"), "{text}");
     (profile.policy, profile.codec) = (Policy::Page, "auto".to_owned());
     let text = profile_text(&profile, &View::default());
     assert!(text.contains("Recommended, and chosen here: policy page"), "{text}");
     assert!(text.contains("The paper's design: policy allocation-16x, bpc: 1.33x"), "{text}");
+}
+
+/// Returns the profile with predictions for a link, whose limit one of two outcomes exceeds.
+fn with_advice() -> Profile {
+    let mut profile = profile();
+    let point = |max_slowdown, ratio| CurvePoint { max_slowdown, ratio, slowdown: max_slowdown };
+    profile.advice = Some(LinkAdvice {
+        spec: "h200".to_owned(),
+        device_gb_per_s: 4800.0,
+        link: "pcie5".to_owned(),
+        link_gb_per_s: 63.0,
+        max_slowdown: 0.05,
+        counted: false,
+        curve: vec![point(0.0, 1.0), point(0.05, 1.1), point(2.0, 1.4)],
+    });
+    let cost = |slowdown| Some(LinkCost { overflow: 0.1, bytes: 2560, slowdown });
+    profile.policies[1].link = cost(2.5);
+    profile.allocations[0].link = cost(2.5);
+    let within =
+        PolicyOutcome { policy: Policy::Link, ratio: 1.1, link: cost(0.04), ..profile.policies[1].clone() };
+    profile.policies.push(within);
+    profile
+}
+
+/// A larger ratio that is too slow is not recommended, and its slowdown is printed.
+#[test]
+fn nothing_above_the_limit_is_recommended() {
+    let mut profile = with_advice();
+    let text = profile_text(&profile, &View::default());
+    assert!(text.contains("Recommended: policy link, bpc: 1.10x"), "{text}");
+    assert!(text.contains("10.0% at worst; 4.0% slower over pcie5."), "{text}");
+    assert!(text.contains("Chosen here: policy allocation-16x, bpc: 1.33x"), "{text}");
+    assert!(text.contains("; 250% slower over pcie5, above the limit."), "{text}");
+    let row = text.lines().find(|line| line.starts_with("<u>")).unwrap();
+    assert!(row.contains("2.5 KiB      250%"), "{text}");
+    assert!(text.contains("every entry accessed equally often"), "{text}");
+    profile.policy = Policy::Link;
+    let text = profile_text(&profile, &View::default());
+    assert!(text.contains("Recommended, and chosen here: policy link"), "{text}");
+    assert!(text.contains("each allocation at most 5% slower on h200 over pcie5, threshold 30%:"), "{text}");
+    profile.plan = Some(plan());
+    (profile.policy, profile.policies[1].policy) = (Policy::Plan, Policy::Plan);
+    let text = profile_text(&profile, &View::default());
+    assert!(text.contains("The plan is not recommended: it is predicted to be 250% slower"), "{text}");
+}
+
+#[test]
+fn the_page_draws_capacity_against_slowdown() {
+    let page = profile_page(&Record::new(with_advice()));
+    let said =
+        page.split("<h2>Capacity against slowdown</h2>").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(said.contains("1.10x at 5%") && !said.contains("1.40x"), "200% is beyond the chart: {said}");
+    assert!(page.contains(">250%<"), "{page}");
+    assert!(!profile_page(&Record::new(profile())).contains("Capacity against slowdown"));
 }
 
 #[test]
@@ -217,7 +279,7 @@ fn csv_has_a_line_per_allocation() {
     let view = View { sort: Some(SortBy::Ratio), top: Some(1), ..View::default() };
     let text = profile_csv(&profile(), &view);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[1], "<u>,main.c:1,f64,12800,bpc,,2x,2,0.1,0.2,6400");
+    assert_eq!(lines[1], "<u>,main.c:1,f64,12800,bpc,,2x,2,0.1,0.2,6400,,");
     assert_eq!(lines.len(), 2, "{text}");
 }
 
@@ -226,7 +288,7 @@ fn the_page_has_the_figures_and_the_data_of_the_slider() {
     let record = Record::new(profile());
     let html = profile_page(&record);
     assert!(html.contains(
-        "{\"bpc\":[[[100,0,0,0,0,0],[0,0,0,80,0,20]],[[0,0,0,0,0,100],[0,0,0,0,0,100]]],\"auto\":"
+        "{\"bpc\":[[[0,[[100,0,0,0,0,0],[0,0,0,80,0,20]]]],[[0,[[0,0,0,0,0,100],[0,0,0,0,0,100]]]]],\"auto\":"
     ));
     assert!(html.contains("value=\"30\"") && html.contains("<h2>The threshold</h2>"));
     let (legend, table) =

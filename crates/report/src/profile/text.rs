@@ -3,7 +3,7 @@
 use buddy_core::{PhasePlan, visible};
 use buddy_record::{PlanOutcome, Policy, PolicyOutcome, Profile};
 
-use super::rows::allocations;
+use super::{link, rows::allocations};
 use crate::{
     Cell, Table, View, analysis::left, analysis::right, bytes, count, ratio, share, skipped::skipped_text,
     wrap,
@@ -12,7 +12,10 @@ use crate::{
 /// Renders the measurements, the result of each policy, and the chosen targets.
 pub fn profile_text(profile: &Profile, view: &View) -> String {
     let mut text = wrap(&head(profile), view.width);
-    text.push_str(&policies(profile).to_text_within(view.width, &["ranges"]));
+    text.push_str(&policies(profile).to_text_within(view.width, &["ranges", "over link"]));
+    if let Some(advice) = &profile.advice {
+        text.push_str(&wrap(&format!("{}\n", link::model_text(advice)), view.width));
+    }
     if view.codecs && profile.codecs.len() > 2 {
         text.push('\n');
         text.push_str(&codecs(profile).to_text_within(view.width, &[]));
@@ -89,6 +92,8 @@ pub(super) fn recommendation(profile: &Profile) -> String {
         Some(chosen) => format!("\nRecommended: {}.\nChosen here: {}.\n", of(best), of(chosen)),
         None => format!("\nWithout a limit of device memory, recommended: {}.\n", of(best)),
     };
+    let plan = profile.policies.iter().find(|one| one.policy == Policy::Plan);
+    text.push_str(&plan.map_or_else(String::new, |plan| link::refusal(profile, plan)));
     let is =
         |one: &PolicyOutcome, other: &PolicyOutcome| (one.policy, &one.codec) == (other.policy, &other.codec);
     let shown = |one: &PolicyOutcome| is(one, best) || chosen.is_some_and(|chosen| is(one, chosen));
@@ -99,13 +104,30 @@ pub(super) fn recommendation(profile: &Profile) -> String {
 }
 
 fn outcome_text(profile: &Profile, one: &PolicyOutcome) -> String {
-    let codec = if one.codec == "auto" { "the best codec for each" } else { one.codec.as_str() };
+    let codec = match (one.codec.as_str(), only_codec(profile)) {
+        ("auto", None) => "the best codec for each".to_owned(),
+        ("auto", Some(only)) => format!("{only}, the only codec measured"),
+        (codec, _) => codec.to_owned(),
+    };
     let saved = super::footprint(profile, one).saturating_sub(one.device_bytes);
     let overflow = match one.worst_overflow {
         0.0 => "nothing overflows".to_owned(),
         worst => format!("{} of entries overflow, {} at worst", share(one.mean_overflow), share(worst)),
     };
-    format!("policy {}, {codec}: {}, {} saved; {overflow}", one.policy, ratio(one.ratio), bytes(saved))
+    let slower = link::outcome_text(profile, one);
+    format!(
+        "policy {}, {codec}: {}, {} saved; {overflow}{slower}",
+        one.policy,
+        ratio(one.ratio),
+        bytes(saved)
+    )
+}
+
+/// Returns the codec if every allocation was measured with the same one only, as in old records.
+fn only_codec(profile: &Profile) -> Option<&str> {
+    let mut codecs = profile.allocations.iter().flat_map(|one| one.histograms.keys());
+    let first = codecs.next()?;
+    codecs.all(|codec| codec == first).then_some(first)
 }
 
 /// Describes how the targets of the table were chosen.
@@ -117,22 +139,35 @@ pub(super) fn chosen_text(profile: &Profile) -> String {
             bytes(plan.device_memory)
         ),
         None => format!(
-            "Targets by policy {}, codec {}, threshold {}:",
+            "Targets by policy {}, codec {}, {}threshold {}:",
             profile.policy,
             profile.codec,
+            limit_text(profile),
             super::percent(profile.threshold)
         ),
     }
 }
 
+/// Returns the limit of slowdown if it binds the targets.
+fn limit_text(profile: &Profile) -> String {
+    let advice = profile.advice.as_ref().filter(|_| profile.policy == Policy::Link);
+    advice.map_or_else(String::new, |advice| {
+        let limit = super::percent(advice.max_slowdown);
+        format!("each allocation at most {limit} slower on {} over {}, ", advice.spec, advice.link)
+    })
+}
+
 /// Describes the result of targets by phase.
 pub(super) fn phases_text(phases: &PhasePlan) -> String {
     format!(
-        "\nWith targets by phase: {} on average over the run, {} where it needs most, {} of entries overflow; {} of \
-         targets {} {} in all.\n",
+        "\nWith targets by phase: {} on average over the run, {} where it needs most, {}; {} of targets {} {} in all.\n",
         ratio(phases.average_ratio),
         ratio(phases.peak_ratio),
-        share(phases.mean_overflow),
+        if phases.mean_overflow == 0.0 {
+            "nothing overflows".to_owned()
+        } else {
+            format!("{} of entries overflow", share(phases.mean_overflow))
+        },
         if phases.changes.len() == 1 {
             "1 change".to_owned()
         } else {
@@ -156,9 +191,12 @@ pub(super) fn policies(profile: &Profile) -> Table {
         right("ratio", ""),
         right("overflow", ""),
         right("at worst", ""),
+        right("over link", ""),
+        right("slowdown", ""),
         right("ranges", ""),
     ];
     let row = |one: &PolicyOutcome| {
+        let [over_link, slowdown] = link::cells(one.link);
         vec![
             Cell::text(one.policy.name()),
             Cell::text(&one.codec),
@@ -166,10 +204,13 @@ pub(super) fn policies(profile: &Profile) -> Table {
             Cell::number(one.ratio, ratio(one.ratio)),
             Cell::number(one.mean_overflow, share(one.mean_overflow)),
             Cell::number(one.worst_overflow, share(one.worst_overflow)),
+            over_link,
+            slowdown,
             Cell::number(one.ranges as f64, count(one.ranges)),
         ]
     };
-    Table { columns, rows: profile.policies.iter().map(row).collect(), total: Vec::new() }
+    let rows = profile.policies.iter().map(row).collect();
+    Table { columns, rows, total: Vec::new() }.without_empty(&["over link", "slowdown"])
 }
 
 /// Returns a row per codec.
