@@ -1,11 +1,15 @@
 //! Analyses arrays in files with the paper's codec and with the best candidate codec.
 
 use buddy_codec::CodecKind;
-use buddy_core::conservative_target;
-use buddy_record::{AllocationInfo, Analysis, ArrayAnalysis, Fit, Outcome, RunInfo, SnapshotInfo};
+use buddy_core::{Target, conservative_target};
+use buddy_record::{
+    AllocationInfo, Analysis, ArrayAnalysis, Fit, Outcome, RunInfo, SnapshotInfo, SweepPoint,
+};
 use buddy_snapshot::Array;
 
-use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, measured::codecs_for};
+use crate::{
+    Measured, MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, measured::codecs_for,
+};
 
 /// Analyses arrays, each given with the name of its file.
 ///
@@ -27,11 +31,29 @@ pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_
         bytes: array.bytes().len() as u64,
         bpc: outcome(&seen.codecs[0], threshold),
         auto: chosen(seen, threshold),
+        peers: Default::default(),
     });
     let arrays: Vec<ArrayAnalysis> = analyzed.collect();
     let bpc = Fit::total(arrays.iter().map(|array| &array.bpc.fit));
     let auto = Fit::total(arrays.iter().map(|array| &array.auto.fit));
-    Analysis { threshold, arrays, skipped: Vec::new(), bpc, auto }
+    Analysis { threshold, arrays, skipped: Vec::new(), bpc, auto, sweep: sweep(&measured, threshold) }
+}
+
+/// Returns the totals at the thresholds of a chart and at the given one.
+fn sweep(measured: &Measured, threshold: f64) -> Vec<SweepPoint> {
+    let mut thresholds: Vec<f64> = (0..=12).map(|step| f64::from(step) / 20.0).chain([threshold]).collect();
+    thresholds.sort_by(f64::total_cmp);
+    thresholds.dedup();
+    let point = |codec: &str, index: fn(&MeasuredAllocation) -> usize, threshold: f64| {
+        let measured = measured.at_threshold(threshold);
+        let fits: Vec<Fit> =
+            measured.allocations.iter().map(|seen| fit(&seen.codecs[index(seen)], threshold).1).collect();
+        let Fit { ratio, overflow_share, .. } = Fit::total(fits.iter());
+        SweepPoint { codec: codec.to_owned(), threshold, ratio, mean_overflow: overflow_share }
+    };
+    let bpc = thresholds.iter().map(|&threshold| point("bpc", |_| 0, threshold));
+    let auto = thresholds.iter().map(|&threshold| point("auto", |seen| seen.auto, threshold));
+    bpc.chain(auto).collect()
 }
 
 /// Describes the arrays as the allocations of a run.
@@ -46,9 +68,13 @@ fn as_run(arrays: &[(String, Array)]) -> RunInfo {
     RunInfo::new("", Default::default(), arrays.iter().map(info).collect())
 }
 
-fn outcome(seen: &MeasuredCodec, threshold: f64) -> Outcome {
+fn fit(seen: &MeasuredCodec, threshold: f64) -> (Target, Fit) {
     let target = conservative_target(&seen.histograms, threshold, true);
-    let fit = Fit::at(seen.histograms[0], target).with_parameters(seen.parameter_bytes);
+    (target, Fit::at(seen.histograms[0], target).with_parameters(seen.parameter_bytes))
+}
+
+fn outcome(seen: &MeasuredCodec, threshold: f64) -> Outcome {
+    let (target, fit) = fit(seen, threshold);
     Outcome { codec: seen.kind.name().to_owned(), target, fit, pages: seen.maps[0].clone() }
 }
 
@@ -61,7 +87,7 @@ fn chosen(seen: &MeasuredAllocation, threshold: f64) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{Dtype, SizeClass, Target};
+    use buddy_core::{Dtype, SizeClass};
     use buddy_record::Record;
 
     use super::*;
@@ -99,5 +125,10 @@ mod tests {
         assert_eq!((weights.bpc.codec.as_str(), weights.bpc.target), ("bpc", Target::X1));
         assert_eq!((weights.auto.codec.as_str(), weights.auto.target), ("bf16", Target::X4Over3));
         assert!(weights.auto.pages.is_some(), "both outcomes have page maps");
+        assert!(analysis.sweep.iter().any(|one| (one.codec.as_str(), one.threshold) == ("auto", 0.6)));
+        for (codec, fit) in [("bpc", analysis.bpc), ("auto", analysis.auto)] {
+            let here = analysis.sweep.iter().find(|one| (one.codec.as_str(), one.threshold) == (codec, 0.3));
+            assert_eq!(here.map(|one| one.ratio), Some(fit.ratio), "the chart agrees with the result");
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The record of `buddy analyze`: the compressibility of arrays and the effect of targets on it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{RecordKind, Skipped};
+use crate::{RecordKind, Skipped, SweepPoint};
 use buddy_core::{Dtype, ENTRY_BYTES, Histogram, PageMap, Target};
 
 /// Compressibility of the arrays of some files.
@@ -20,6 +22,10 @@ pub struct Analysis {
     pub bpc: Fit,
     /// Totals over all arrays, each with the codec chosen for it.
     pub auto: Fit,
+    /// Ratio and overflow at other thresholds, with `bpc` and with `auto`: the best of each array's
+    /// measured codecs at that threshold. Empty in older records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<SweepPoint>,
 }
 
 impl RecordKind for Analysis {
@@ -59,6 +65,10 @@ pub struct ArrayAnalysis {
     pub bpc: Outcome,
     /// Result with the codec chosen from a sample of its entries.
     pub auto: Outcome,
+    /// Estimated bytes with general compressors in independent blocks of 64 KiB, by name; empty
+    /// unless requested.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, u64>,
 }
 
 /// Result of one array with one codec.

@@ -243,3 +243,19 @@ fn names_in_csv_are_no_formulas_and_no_escape_sequences() {
     let csv = stdout(buddy(dir.path(), &["x.safetensors", "--csv", "-"]));
     assert!(csv.contains(",'=1+1,") && csv.contains("\\u{1b}[31m") && !csv.contains('\u{1b}'), "{csv}");
 }
+
+#[test]
+fn other_compressors_stand_beside_ours() {
+    let dir = TempDir::new().unwrap();
+    layers(dir.path());
+    let model = "layers.safetensors";
+    let plain = stdout(buddy(dir.path(), &[model]));
+    assert!(!plain.contains("zstd"), "{plain}");
+    let text = stdout(buddy(dir.path(), &[model, "--compare", "--json", "a.json"]));
+    assert!(text.lines().next().unwrap().contains("lz4") && text.contains("blocks of 64 KiB"), "{text}");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.path().join("a.json")).unwrap()).unwrap();
+    let arrays = record["data"]["arrays"].as_array().unwrap();
+    let zeros = arrays.iter().find(|array| array["name"] == "model.embed_tokens.weight").unwrap();
+    assert!(zeros["peers"]["zstd"].as_u64().unwrap() < 100, "{zeros}");
+}

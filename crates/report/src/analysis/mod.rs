@@ -5,7 +5,7 @@ mod text;
 pub use text::{analysis_csv, analysis_text};
 pub(crate) use text::{saved, several};
 
-use buddy_core::{PageMap, SizeClass, Target, conservative_target};
+use buddy_core::{PageMap, SizeClass, Target};
 use buddy_record::{Analysis, ArrayAnalysis, Fit, Outcome, Record};
 
 use crate::{
@@ -53,7 +53,8 @@ pub fn analysis_page(record: &Record<Analysis>) -> String {
 
 const CHARTS_REMARK: &str = "Memory is split into entries of 128 bytes. Each is compressed separately to 0 bytes, 8 \
     bytes, or 1 to 4 sectors of 32 bytes. A higher threshold allows larger targets: more capacity, and more \
-    entries that are fetched over the slower link to buddy memory.";
+    entries that are fetched over the slower link to buddy memory. At each threshold auto is the best of the codecs \
+    that were measured here.";
 const TABLE_REMARK: &str = "Optimistic is the ratio if every entry could have the best of eight sizes. The target \
     fixes how much of each entry is in device memory; overflow is the share of entries that need more. Click a \
     column to sort.";
@@ -119,23 +120,13 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Returns the overall ratio at other thresholds, as studied in the paper. Each array keeps its
-/// codec.
+/// Returns the overall ratio at other thresholds, as studied in the paper.
 fn sweep(analysis: &Analysis) -> String {
-    let thresholds = || (0..=12).map(|i| f64::from(i) * 0.05);
-    let ratio_at = |outcome: fn(&ArrayAnalysis) -> &Outcome, threshold: f64| {
-        let refit = |array: &ArrayAnalysis| {
-            let histogram = outcome(array).fit.histogram;
-            Fit::at(histogram, conservative_target(&[histogram], threshold, true))
-        };
-        let fits: Vec<Fit> = analysis.arrays.iter().map(refit).collect();
-        Fit::total(fits.iter()).ratio
+    let line = |(codec, name): (&str, &str)| {
+        let points = analysis.sweep.iter().filter(|point| point.codec == codec);
+        Line { name: name.to_owned(), points: points.map(|point| (point.threshold, point.ratio)).collect() }
     };
-    let line = |name: &str, outcome: fn(&ArrayAnalysis) -> &Outcome| Line {
-        name: name.to_owned(),
-        points: thresholds().map(|threshold| (threshold, ratio_at(outcome, threshold))).collect(),
-    };
-    let lines = [line("BPC", |array| &array.bpc), line("auto", |array| &array.auto)];
+    let lines = [("bpc", "BPC"), ("auto", "auto")].map(line);
     let x = Axis { name: "threshold: share of entries that may overflow", format: percent };
     line_chart(&lines, x, Axis { name: "Ratio in all", format: |ratio| format!("{ratio:.2}x") }, (1.0, 1.2))
 }

@@ -1,6 +1,6 @@
 //! The page is complete, escaped and self-contained; the text is aligned.
 
-use buddy_core::{Dtype, Histogram};
+use buddy_core::{Dtype, Histogram, conservative_target};
 
 use super::*;
 use crate::View;
@@ -22,6 +22,7 @@ fn analysis() -> Analysis {
         bytes: bpc.fit.histogram.bytes(),
         bpc,
         auto,
+        peers: Default::default(),
     };
     let same = Outcome { pages: None, ..outcome("bpc", [64, 0, 0, 0, 0, 0]) };
     let arrays = vec![
@@ -35,12 +36,26 @@ fn analysis() -> Analysis {
     let total =
         |part: fn(&ArrayAnalysis) -> &Outcome| Fit::total(arrays.iter().map(|array| &part(array).fit));
     let (bpc, auto) = (total(|array| &array.bpc), total(|array| &array.auto));
-    Analysis { threshold: 0.3, arrays, skipped: vec![], bpc, auto }
+    Analysis { threshold: 0.3, arrays, skipped: vec![], bpc, auto, sweep: vec![] }
 }
 
 #[test]
 fn text_is_aligned() {
     insta::assert_snapshot!(analysis_text(&analysis(), &View::default()));
+}
+
+/// Each array has its ratio with other compressors, and the total weighs them.
+#[test]
+fn peers_stand_beside_ours() {
+    let mut analysis = analysis();
+    for (array, bytes) in analysis.arrays.iter_mut().zip([8192, 64]) {
+        array.peers = [("zstd".to_owned(), bytes)].into();
+    }
+    let text = analysis_text(&analysis, &View::default());
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+    assert!(line("array").contains(" zstd  optimistic") && !line("array").contains("lz4"), "{text}");
+    assert!(line("zeros").contains(" 128.00x ") && line("all 2").contains(" 1.98x "), "{text}");
+    assert!(text.contains("64 KiB") && text.contains("saves no capacity"), "{text}");
 }
 
 #[test]
@@ -95,6 +110,7 @@ fn csv_has_a_line_per_array() {
 #[test]
 fn an_empty_analysis_is_a_page() {
     let empty = Fit::total([].iter());
-    let analysis = Analysis { threshold: 0.3, arrays: vec![], skipped: vec![], bpc: empty, auto: empty };
+    let analysis =
+        Analysis { threshold: 0.3, arrays: vec![], skipped: vec![], bpc: empty, auto: empty, sweep: vec![] };
     assert!(analysis_page(&Record::new(analysis)).contains("nothing was read"));
 }

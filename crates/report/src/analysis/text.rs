@@ -17,6 +17,11 @@ use crate::{
 const SPARE: [&str; 11] =
     ["zero", "b8", "s1", "s2", "s3", "raw", "optimistic", "type", "overflow", "target", "codec"];
 
+/// Compressors beside ours.
+const PEERS: [&str; 2] = ["lz4", "zstd"];
+const PEERS_REMARK: &str = "lz4 and zstd (level 3) are ratios of independent blocks of 64 KiB, all of which one access \
+    decompresses; our codecs give access to every 128 bytes. Compressible memory of NVIDIA GPUs saves no capacity.\n";
+
 /// Renders the table for a terminal: a row per array, or per group of layers that differ only in
 /// their numbers, with the chosen codec and the ratio of the paper's.
 pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
@@ -30,19 +35,23 @@ pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
         right("overflow", ""),
         right("saved", ""),
         right("bpc", ""),
-        right("optimistic", ""),
     ];
+    columns.extend(PEERS.map(|name| right(name, "")));
+    columns.push(right("optimistic", ""));
     columns.extend(SizeClass::ALL.map(|class| right(class.name(), "")));
     let groups = groups(analysis, view);
     let shown = &groups[..groups.len().min(view.top.unwrap_or(usize::MAX))];
     let rows: Vec<Vec<Cell>> = shown.iter().map(|group| row(analysis, group)).collect();
     let total = vec![total(analysis)];
-    let mut text = Table { columns, rows, total }.to_text_within(view.width, &SPARE);
+    let mut text = Table { columns, rows, total }.without_empty(&PEERS).to_text_within(view.width, &SPARE);
     let hidden: usize = groups[shown.len()..].iter().map(|group| group.members.len()).sum();
     if hidden > 0 {
         text.push_str(&format!("and {} more arrays\n", count(hidden as u64)));
     }
     text.push_str(&wrap(&summary(analysis), view.width));
+    if analysis.arrays.iter().any(|array| !array.peers.is_empty()) {
+        text.push_str(&wrap(PEERS_REMARK, view.width));
+    }
     text.push_str(&wrap(&skipped_text(&analysis.skipped), view.width));
     text
 }
@@ -100,17 +109,29 @@ fn row(analysis: &Analysis, group: &Group) -> Vec<Cell> {
         several(arrays().map(|array| array.auto.codec.clone())),
         several(arrays().map(|array| array.auto.target.to_string())),
     ];
-    cells(head, all, &auto, &bpc)
+    cells(head, all, (&auto, &bpc), peers(analysis, &group.members))
+}
+
+/// Returns the ratio of arrays with each of [`PEERS`]; empty if it was not measured.
+fn peers(analysis: &Analysis, members: &[usize]) -> [String; PEERS.len()] {
+    PEERS.map(|name| {
+        let packed = members.iter().map(|&member| analysis.arrays[member].peers.get(name).copied());
+        let packed: Option<u64> = packed.sum();
+        packed
+            .filter(|&bytes| bytes > 0)
+            .map_or_else(String::new, |bytes| ratio(size(analysis, members) as f64 / bytes as f64))
+    })
 }
 
 fn total(analysis: &Analysis) -> Vec<Cell> {
     let all = all_bytes(analysis);
     let name = format!("all {}", count(analysis.arrays.len() as u64));
     let head = [name, String::new(), bytes(all), String::new(), String::new()];
-    cells(head, all, &analysis.auto, &analysis.bpc)
+    let members: Vec<usize> = (0..analysis.arrays.len()).collect();
+    cells(head, all, (&analysis.auto, &analysis.bpc), peers(analysis, &members))
 }
 
-fn cells(head: [String; 5], all: u64, auto: &Fit, bpc: &Fit) -> Vec<Cell> {
+fn cells(head: [String; 5], all: u64, (auto, bpc): (&Fit, &Fit), peers: [String; PEERS.len()]) -> Vec<Cell> {
     let entries = auto.histogram.entries().max(1) as f64;
     let mut cells: Vec<Cell> = head.into_iter().map(Cell::text).collect();
     cells.extend([
@@ -118,8 +139,9 @@ fn cells(head: [String; 5], all: u64, auto: &Fit, bpc: &Fit) -> Vec<Cell> {
         Cell::text(share(auto.overflow_share)),
         Cell::text(saved(all, auto.device_bytes)),
         Cell::text(ratio(bpc.ratio)),
-        Cell::text(optimistic(auto)),
     ]);
+    cells.extend(peers.map(Cell::text));
+    cells.push(Cell::text(optimistic(auto)));
     cells.extend(auto.histogram.classes.map(|n| Cell::text(share(n as f64 / entries))));
     cells
 }

@@ -1,5 +1,7 @@
 //! `buddy analyze`: compressibility of files, array by array.
 
+mod compare;
+
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
@@ -53,6 +55,10 @@ pub(crate) struct Analyze {
     #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, value_parser = parse_threshold)]
     threshold: f64,
 
+    /// Also compress each array with lz4 and zstd (level 3), in independent blocks of 64 KiB
+    #[arg(long)]
+    compare: bool,
+
     /// Write the record as JSON to PATH; - writes it to stdout instead of the table
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -80,6 +86,9 @@ Examples:
 
   A raw dump of doubles, with no more than 5% of entries overflowing:
     buddy analyze field.bin --dtype f64 --threshold 5%
+
+  Beside lz4 and zstd:
+    buddy analyze fields/ --compare
 
   The ten layers that save the most, for a spreadsheet; and data from a pipe:
     buddy analyze Llama-3.1-8B/ --filter '*mlp*' --sort saved --top 10 --csv mlp.csv
@@ -111,6 +120,11 @@ impl Analyze {
         let bar = Bar::new(bytes);
         let mut record = Record::new(analyze(&arrays, self.threshold, &|read| bar.add(read)));
         record.data.skipped = skipped;
+        if self.compare {
+            for (found, (_, array)) in record.data.arrays.iter_mut().zip(&arrays) {
+                found.peers = compare::peers(array);
+            }
+        }
         bar.finish();
         record.spec = serde_json::json!({ "threshold": self.threshold, "dtype": self.dtype });
         if let Some(path) = &self.json {
