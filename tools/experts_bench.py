@@ -8,7 +8,7 @@
     tools/experts_bench.py large      builds an 80B mixture (160 GB plain) layer by layer, packed, and generates
 
 Needs the package, PyTorch and for the last two Transformers. Prints one JSON object per line; `--out FILE`
-keeps them. `--tiny` runs `large` and `model` with a small model, also on the CPU.
+keeps them as a list. `--tiny` runs `large` and `model` with a small model, also on the CPU.
 """
 
 import argparse
@@ -290,7 +290,7 @@ def main():
     finally:
         if options.out:
             with open(options.out, "w") as file:
-                file.writelines(json.dumps(one) + "\n" for one in RESULTS)
+                file.write("[\n" + ",\n".join(json.dumps(one) for one in RESULTS) + "\n]\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ use buddy_codec::{CodecKind, Frozen, freeze, seal};
 use buddy_core::Target;
 use buddy_dl::Accuracy;
 use buddy_gpu_lab::{
-    AttentionReport, BenchReport, CgReport, CheckReport, FusedReport, LargeReport, SoakReport,
+    AttentionReport, BenchReport, CgReport, CheckReport, CompressibleReport, FusedReport, LargeReport,
+    SoakReport,
 };
 use buddy_model::{Job, unpack};
 use buddy_record::{Analysis, Figure, Profile, Record, RecordError, RecordKind, RunRecord};
@@ -55,6 +56,7 @@ fn records_of_the_documentation_are_readable() {
             Some("gpu-attention") => read::<AttentionReport>(&text),
             Some("gpu-bench") => read::<BenchReport>(&text),
             Some("gpu-cg") => read::<CgReport>(&text),
+            Some("gpu-compressible") => read::<CompressibleReport>(&text),
             Some("gpu-fused") => read::<FusedReport>(&text),
             Some("gpu-large") => read::<LargeReport>(&text),
             Some("gpu-soak") => read::<SoakReport>(&text),
