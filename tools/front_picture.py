@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the README's picture from measured records: a model, programs, and the simulator against a
-GPU.
+"""Draws pictures from measured records: the README's (a model, programs, and the simulator against a
+GPU), and that of vLLM's guide.
 
-    tools/front_picture.py          writes docs/img/front.svg
+    tools/front_picture.py          writes docs/img/front.svg and docs/img/vllm.svg
 
-Its sources are docs/records/llm-decode-8b-*.json, the table of public programs in
+Its sources are docs/records/llm-decode-8b-*.json and vllm-*.json, the table of public programs in
 docs/notes/public-programs.md and docs/records/correlation-h200-programs.json.
 """
 
@@ -92,11 +92,34 @@ def simulator(left):
     return out
 
 
+def serving(left, shape, title):
+    """Draws the speed of vLLM with packed weights relative to plain, by sequences."""
+    record = json.loads(next(DOCS.glob(f"records/vllm-{shape}-*.json")).read_text())
+    plain, packed = ({one["batch"]: one["tokens_s"] for one in variant["decode"]} for variant in record["results"].values())
+    out = head(left, title, ["Decode in vLLM 0.26 on one H200 after 1,024", "tokens: speed of Buddy relative to plain bf16"])
+    bottom, height, step = 250, 110, 44
+    for line in [0, 0.5, 1]:
+        y = bottom - line * height
+        out += [f'<path d="M{left + 28} {y:.1f}H{left + 300}" stroke="{INK if line == 1 else FAINT}"/>', text(left + 22, y + 4, f"{line:g}", 11, "end")]
+    for number, batch in enumerate(plain):
+        x, ratio = left + 34 + number * step, packed[batch] / plain[batch]
+        out += [bar(x, bottom - ratio * height, step - 12, ratio * height, BUDDY if ratio >= 1 else PLAIN),
+                text(x + (step - 12) / 2, bottom - ratio * height + 15, f"{ratio:.2f}", 11, "middle", fill="white"), text(x + (step - 12) / 2, bottom + 16, batch, 11, "middle")]
+    out.append(text(left + 160, bottom + 34, "sequences at once", 11, "middle"))
+    return out
+
+
+def write(name, width, height, panels):
+    box = f'xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    picture = "\n".join([f"<svg {box}>", bar(0, 0, width, height, "white"), *panels, "</svg>"])
+    (DOCS / "img" / name).write_text(picture + "\n")
+
+
 def main():
     panels = [line for number, panel in enumerate([model, programs, simulator]) for line in panel(14 + PANEL * number)]
-    box = f'xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    picture = "\n".join([f"<svg {box}>", bar(0, 0, WIDTH, HEIGHT, "white"), *panels, "</svg>"])
-    (DOCS / "img/front.svg").write_text(picture + "\n")
+    write("front.svg", WIDTH, HEIGHT, panels)
+    dense, experts = serving(14, "llama-8b", "Llama 3.1 8B's shapes"), serving(14 + PANEL, "qwen3-30b", "Qwen3 30B-A3B's shapes, packed experts")
+    write("vllm.svg", 2 * PANEL, 300, dense + experts)
 
 
 if __name__ == "__main__":
