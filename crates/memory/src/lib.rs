@@ -25,7 +25,8 @@
 //! ```
 //!
 //! [`PageEntry`] locates a page, [`buddy_core::Extent`] an entry in it, and [`MetadataCache`]
-//! models metadata accesses. `docs/reference/format.md` specifies the bits.
+//! models metadata accesses. `docs/reference/format.md` specifies the bits. The feature `records`, on
+//! by default, adds [`BuddyMemory::record`] and [`BuddyMemory::change`].
 
 #![cfg_attr(not(loom), forbid(unsafe_code))]
 
@@ -37,6 +38,7 @@ mod error;
 mod line;
 mod memory;
 mod page;
+#[cfg(feature = "records")]
 mod phases;
 mod region;
 mod report;
@@ -53,6 +55,7 @@ pub use cache::{CacheSpec, Hashing, MetadataCache, Outcome};
 pub use error::Error;
 pub use memory::BuddyMemory;
 pub use page::PageEntry;
+#[cfg(feature = "records")]
 pub use phases::Changed;
 pub use region::Region;
 pub use report::{AllocationReport, MemoryReport, Usage};

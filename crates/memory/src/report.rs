@@ -4,11 +4,12 @@ use std::sync::PoisonError;
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Extent, SizeClass};
+#[cfg(feature = "records")]
 use buddy_record::{Record, RecordKind};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BuddyMemory, Error, FreeSpace, Handle, Spec, Traffic,
+    BuddyMemory, Error, FreeSpace, Handle, Traffic,
     allocation::Allocation,
     line::{LINE_BYTES, LINE_DATA_BYTES, LINE_ENTRIES},
 };
@@ -68,6 +69,7 @@ pub struct MemoryReport {
     pub allocations: Vec<AllocationReport>,
 }
 
+#[cfg(feature = "records")]
 impl RecordKind for MemoryReport {
     const KIND: &'static str = "memory";
     const VERSION: u32 = 1;
@@ -99,9 +101,10 @@ impl BuddyMemory {
     }
 
     /// Returns the report as a record, with the spec.
+    #[cfg(feature = "records")]
     pub fn record(&self) -> Record<MemoryReport> {
         let mut record = Record::new(self.report());
-        record.spec = serde_json::to_value::<&Spec>(&self.spec).expect("a spec has string keys");
+        record.spec = serde_json::to_value(&self.spec).expect("a spec has string keys");
         record
     }
 

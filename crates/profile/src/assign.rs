@@ -7,9 +7,10 @@ use buddy_core::{
 use buddy_record::Policy;
 
 use crate::{
-    Error, Measured, MeasuredAllocation, MeasuredCodec, Place, candidates,
+    Error, Measured, MeasuredAllocation, MeasuredCodec, Place,
+    allowed::Allowed,
+    candidates,
     carve_out::stay_within_four,
-    link::Allowed,
     ranges::page_ranges,
     share::{MOST_OF_ONE, fits, sums},
     together::together,

@@ -11,7 +11,7 @@ use crate::{
     look::classes,
     ranges::{Block, Price, best, cost},
     sample::RUN_ENTRIES,
-    together::least_within,
+    share::least_within,
 };
 
 /// Smallest threshold for samples: a thousand entries do not resolve smaller fractions.

@@ -6,7 +6,7 @@
 //! [`WARP_ENTRIES`] entries, and an overflowing one takes the link's latency longer than a miss.
 //! Metadata and the codec are not modelled (docs/notes/simulator.md).
 
-use buddy_core::{ENTRIES_PER_PAGE, Histogram, SECTOR_BYTES, Target, Targets, conservative_target};
+use buddy_core::{ENTRIES_PER_PAGE, Targets};
 use buddy_record::{
     CurvePoint, LinkAdvice, LinkCost, Policy,
     spec::{Gpu, Link},
@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use crate::{
     Assignment, CodecChoice, Error, Measured, MeasuredAllocation, MeasuredCodec, Place,
+    allowed::{Allowed, link_bytes},
     assign::{codecs, entries, leave_uncompressed, ranges_in},
     candidates,
     carve_out::stay_within_four,
@@ -38,42 +39,6 @@ pub struct LinkLimit {
     pub max_slowdown: f64,
     /// Entry accesses of each allocation; `None` means that each entry is accessed once.
     pub accesses: Option<Vec<u64>>,
-}
-
-/// Limits on what an allocation overflows in every snapshot.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Allowed {
-    /// Share of entries that overflow.
-    pub(crate) overflow: f64,
-    /// Link bytes per byte of data.
-    pub(crate) link: f64,
-    /// Share of entries that overflow in each block of pages.
-    pub(crate) block: f64,
-}
-
-impl Allowed {
-    /// Returns the paper's limit, which the link does not affect.
-    pub(crate) fn threshold(overflow: f64) -> Self {
-        Self { overflow, link: f64::INFINITY, block: f64::INFINITY }
-    }
-
-    /// Returns the largest target within the limits in every snapshot.
-    pub(crate) fn target(&self, snapshots: &[Histogram], zeros: bool) -> Target {
-        let most = conservative_target(snapshots, self.overflow, zeros);
-        let within = |target: &Target| snapshots.iter().all(|one| link_share(one, *target) <= self.link);
-        let smaller = Target::ALL.into_iter().rev().skip_while(|target| *target != most);
-        { smaller }.find(within).unwrap_or(Target::X1)
-    }
-}
-
-/// Returns the bytes over the link when every entry is accessed once.
-pub(crate) fn link_bytes(sizes: &Histogram, target: Target) -> u64 {
-    sizes.sectors(target).1 * SECTOR_BYTES as u64
-}
-
-/// Returns link bytes per byte of data when every entry is accessed once.
-fn link_share(sizes: &Histogram, target: Target) -> f64 {
-    link_bytes(sizes, target) as f64 / sizes.bytes().max(1) as f64
 }
 
 impl LinkLimit {
@@ -217,6 +182,8 @@ fn targets(codec: &MeasuredCodec, allowed: Allowed) -> Targets {
 
 #[cfg(test)]
 mod tests {
+    use buddy_core::Target;
+
     use super::*;
     use crate::assign::tests::measured;
 

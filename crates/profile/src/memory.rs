@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+#[cfg(feature = "records")]
 use buddy_snapshot::Array;
 
 /// Contiguous bytes, read in segments.
@@ -23,6 +24,7 @@ impl<M: Memory> Memory for &M {
     }
 }
 
+#[cfg(feature = "records")]
 impl Memory for Array {
     fn bytes(&self) -> &[u8] {
         self.bytes()

@@ -12,9 +12,9 @@ use rayon::prelude::*;
 
 use crate::{
     Assignment, Measured, MeasuredCodec,
+    allowed::Allowed,
     assign::{entries, entries_over_time, ranges_in},
     carve_out::{LARGEST_RATIO, stay_within_four},
-    link::Allowed,
     ranges::page_ranges,
     share::{Choice, MOST_OF_ONE, share, sums},
     timeline::{OverTime, Timeline},

@@ -11,10 +11,10 @@ use buddy_record::{
 
 use crate::{
     Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, LinkLimit, Measured, MeasuredCodec, PlanRequest,
+    allowed::Allowed,
     assign,
     assign::{entries, ranges_in, totals},
     assign_within,
-    link::Allowed,
     phases::phases,
     plan,
 };

@@ -7,7 +7,7 @@ use std::iter::successors;
 
 use buddy_core::{Blocks, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, TargetRange, stays_small};
 
-use crate::link::{Allowed, link_bytes};
+use crate::allowed::{Allowed, link_bytes};
 
 /// Cost of an additional range as a fraction of the allocation.
 const RANGE_COST: f64 = 0.0002;

@@ -6,6 +6,8 @@
 
 use rayon::prelude::*;
 
+use crate::ranges::{Block, Price, best, overflowing};
+
 /// Limit on the overflowing fraction of one allocation, unless the program's threshold is larger.
 /// The paper's threshold.
 pub(crate) const MOST_OF_ONE: f64 = 0.3;
@@ -47,6 +49,12 @@ pub(crate) fn least_price<T>(at: impl Fn(f64) -> T, fits: impl Fn(&T) -> bool) -
         if fits(&tried) { (high, under) = (price, tried) } else { (low, over) = (price, tried) }
     }
     (high, under, over)
+}
+
+/// Returns the least price of overflow at which the blocks alone are within a limit.
+pub(crate) fn least_within(blocks: &[Block], entries: &[u64], limit: f64) -> f64 {
+    let at = |price| overflowing(blocks, &best(blocks, Price::of_entries(price)));
+    if fits(&at(0.0), entries, limit) { 0.0 } else { least_price(at, |over| fits(over, entries, limit)).0 }
 }
 
 /// Chooses for every allocation with `choose` at the least price at which the program fits the

@@ -9,8 +9,7 @@ use crate::{
     assign::entries,
     phases::{CHANGE_COST, alike, cut},
     ranges::{Block, Price, best, blocks_of, cost, joined, overflowing},
-    share::{Choice, fits, least_price},
-    together::least_within,
+    share::{Choice, fits, least_price, least_within},
 };
 
 /// Target of every block at every snapshot, as an index into

@@ -8,7 +8,7 @@ use crate::{
     assign::{entries, entries_over_time},
     candidates,
     ranges::{Block, Price, best, blocks_of, cost, joined, overflowing},
-    share::{Choice, MOST_OF_ONE, fits, least_price, share},
+    share::{Choice, MOST_OF_ONE, least_within, share},
 };
 
 /// Assigns page targets such that the program is within the threshold.
@@ -83,10 +83,4 @@ impl Offer {
         let targets = best(&self.blocks, Price::of_entries(price.max(self.least)));
         (cost(&self.blocks, &targets, Price::of_entries(price)) + self.parameter_bytes, targets)
     }
-}
-
-/// Returns the least price of overflow at which the blocks alone are within a limit.
-pub(crate) fn least_within(blocks: &[Block], entries: &[u64], limit: f64) -> f64 {
-    let at = |price| overflowing(blocks, &best(blocks, Price::of_entries(price)));
-    if fits(&at(0.0), entries, limit) { 0.0 } else { least_price(at, |over| fits(over, entries, limit)).0 }
 }

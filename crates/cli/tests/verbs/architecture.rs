@@ -50,27 +50,37 @@ fn a_row_depends_only_on_rows_above_it() {
 /// `libbuddy.so` is linked into other programs, so it must not contain file readers or the GPU lab.
 #[test]
 fn libbuddy_links_no_file_readers() {
+    let carried = carried("buddy-c");
+    assert!(carried.contains("buddy-cuda"), "{carried:?}");
+    for unwanted in FILE_READERS.into_iter().chain(["buddy-gpu-lab", "buddy-profile"]) {
+        assert!(!carried.contains(unwanted), "libbuddy.so carries {unwanted}");
+    }
+}
+
+/// A program that compresses buffers compiles no readers of files unless it asks for them.
+#[test]
+fn the_rust_library_has_file_readers_only_by_its_feature() {
+    let carried = carried("buddy");
+    assert!(carried.contains("buddy-memory"), "{carried:?}");
+    for unwanted in FILE_READERS.into_iter().chain(["buddy-cuda"]) {
+        assert!(!carried.contains(unwanted), "buddy carries {unwanted}");
+    }
+}
+
+/// Packages that read or write files.
+const FILE_READERS: [&str; 8] =
+    ["serde_json", "toml", "buddy-record", "buddy-snapshot", "hdf5-reader", "memmap2", "safetensors", "zip"];
+
+/// Returns the names of the packages that a package links, with its default features.
+fn carried(package: &str) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--package=buddy-c", "--edges=normal", "--prefix=none"])
+        .args(["tree", "--offline", "--edges=normal", "--prefix=none", "--package", package])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let tree = String::from_utf8(tree.stdout).unwrap();
-    let carried: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(carried.contains("buddy-cuda"), "{tree}");
-    for unwanted in [
-        "serde_json",
-        "toml",
-        "buddy-gpu-lab",
-        "buddy-profile",
-        "buddy-snapshot",
-        "memmap2",
-        "safetensors",
-        "zip",
-    ] {
-        assert!(!carried.contains(unwanted), "libbuddy.so carries {unwanted}");
-    }
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
 #[test]
