@@ -4,7 +4,8 @@
 #   tools/python_check.sh wheel    builds the wheel, installs it alone, imports it, analyses a model
 #   tools/python_check.sh fetch    installs the packages of python/requirements-test.txt outside the clone
 #   tools/python_check.sh torch    runs the tests with the locked versions, then Transformers' with the oldest
-#   tools/python_check.sh vllm     runs the tests of buddy.vllm with the oldest and the newest vLLM
+#   tools/python_check.sh vllm     runs the tests of buddy.vllm with the oldest and the newest vLLM, then
+#                                  compares docs/reference/support.md with these results and those of `torch`
 #   tools/python_check.sh journeys [OPTIONS]   first uses of the archive and the wheel (tools/journeys/run.py)
 #
 # Exits with 77 if a package cannot be installed.
@@ -119,7 +120,6 @@ torch() {
     fetch
     PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers"):$(folder_of "$scipy") tests newest python/tests
     PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest python/tests/test_transformers.py python/tests/test_experts.py
-    python3 tools/support_matrix.py --check "$results/newest.xml" "$results/oldest.xml"
 }
 
 vllm() {
@@ -130,6 +130,8 @@ vllm() {
         echo "vLLM $version"
         PYTHONPATH=$(vllm_folder "$version"):$(folder_of "$locked"):$(folder_of "$vllm") tests "vllm-$version" python/tests/serving
     done
+    # Needs the results of `torch`, too.
+    python3 tools/support_matrix.py --check "$results"/{newest,oldest,vllm-*}.xml
 }
 
 journeys() {

@@ -4,11 +4,13 @@
     tools/support_matrix.py RESULTS...           writes the page
     tools/support_matrix.py --check RESULTS...   fails unless the page is as the results say
 
-RESULTS are JUnit files of pytest; one that is named `oldest*.xml` ran with the oldest Transformers.
-A row names its tests by a regular expression; without a passed test, or with a failed one, it fails.
+RESULTS are JUnit files of pytest; one that is named `oldest.xml` ran with the oldest Transformers,
+`vllm-VERSION.xml` with a version of vLLM. A row names its tests by a regular expression; without a
+passed test, or with a failed one, it fails. Rows of vLLM need one with every version.
 """
 
 import argparse
+import collections
 import pathlib
 import re
 import sys
@@ -23,21 +25,28 @@ FEATURES = {
         ("packed while loading, and packed folders", "same bits on the CPU", r"test_transformers.*folder_loads_packed"),
         ("packed experts", "same bits on the CPU", r"test_experts.*compute_the_bits"),
         ("saving plain and packed folders", "same bits", r"test_transformers.*(saved_folders|saved_packed)"),
-        ("options, `modules_to_not_convert`, `dequantize`", "", r"test_transformers.*(unknown_options|not_convert|dequantize)"),
+        ("options, `modules_to_not_convert`, `dequantize`", "errors for unknown options; same bits on the CPU", r"test_transformers.*(unknown_options|not_convert|dequantize)"),
         ("packed KV cache, assisted decoding, prompt lookup, `crop`", "same bits on the CPU; no beam search", r"test_transformers.*(lookup|cropped|beam|keys_and_values)"),
         ("diffusion transformers", "same bits on the CPU", r"test_diffusers.*compute_save"),
     ],
     "PyTorch": [
         ("`torch.compile`", "as one graph", r"test_compress.*compile_as_one_graph"),
-        ("compiled `generate` with a static cache", "", r"test_transformers.*compiled_generation"),
+        ("compiled `generate` with a static cache", "the graphs and tokens of the plain model", r"test_transformers.*compiled_generation"),
         ("DDP, FSDP2", "two processes, gloo", r"test_distributed.*two_processes"),
         ("`compress_saved`: packed saved tensors", "gradients bit-equal", r"test_saved\."),
         ("CUDA graphs", "launch arguments with a stub driver; on a GPU by `tools/torch_check.py`", r"test_linear_plan.*linear_plan"),
     ],
     "Adapters": [
         ("LoRA (PEFT): train, merge, unmerge", "gradients and merges exact", r"test_adapters.*peft"),
-        ("Transformers' `Trainer`", "", r"test_adapters.*trainer"),
+        ("Transformers' `Trainer`", "adapters after three steps bit-equal", r"test_adapters.*trainer"),
         ("LoRA in Diffusers", "train and fuse, exact", r"test_diffusers.*lora"),
+    ],
+    "vLLM": [
+        ("`quantization=\"buddy\"`: plain and packed folders", "same bits, layer by layer", r"test_vllm\.test_(weights_are|a_packed_folder)"),
+        ("packed experts", "within rounding of the plain product", r"test_vllm\.test_packed_experts"),
+        ("tensor parallelism", "two ranks", r"test_ranks.*two_ranks"),
+        ("new weights by `reload_weights`", "same bits, in the same memory", r"test_vllm\.test_new_weights"),
+        ("host cache, `BuddyOffloadingSpec`", "same bits after eviction and reuse", r"test_vllm_offload.*every_block"),
     ],
 }
 # GPUs: what CI compiles, and what records measured.
@@ -55,9 +64,9 @@ class Results:
     """Passed and failed tests of the result files."""
 
     def __init__(self, paths):
-        self.passed, self.failed = {"newest": [], "oldest": []}, []
+        self.passed, self.failed = collections.defaultdict(list), []
         for path in paths:
-            kind = "oldest" if path.name.startswith("oldest") else "newest"
+            kind = path.stem if path.stem == "oldest" or path.stem.startswith("vllm-") else "newest"
             for case in xml.etree.ElementTree.parse(path).iter("testcase"):
                 name = f"{case.get('classname')}.{case.get('name')}"
                 outcomes = {child.tag for child in case}
@@ -81,6 +90,18 @@ def versions(name):
     return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
 
 
+def vllm_versions():
+    """Returns the versions of vLLM that tools/python_check.sh tests."""
+    return re.search(r'^vllm_versions="(.*)"$', (ROOT / "tools/python_check.sh").read_text(), re.MULTILINE).group(1).split()
+
+
+def missing(results):
+    """Returns the features without a passed test."""
+    kinds = {section: [f"vllm-{one}" for one in vllm_versions()] if section == "vLLM" else ["newest"] for section in FEATURES}
+    return [f"{feature} ({kind})" for section, rows in FEATURES.items() for feature, _, pattern in rows
+            for kind in kinds[section] if not results.matching(pattern, kind)]
+
+
 def table(head, rows):
     return "\n".join(["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]])
 
@@ -101,7 +122,8 @@ def page(results):
     parts = ["# What is supported", "Written by `tools/support_matrix.py` from the results of CI's Python tests; a row without a passed test\n"
              "is an error there. \"Same bits\" is `torch.equal` with the plain model.",
              "## Versions", table(["package", "tested"], [["PyTorch", newest["torch"]], ["Transformers", ends], ["PEFT", newest["peft"]],
-                                                          ["Accelerate", newest["accelerate"]], ["Diffusers", diffusers["diffusers"]]]),
+                                                          ["Accelerate", newest["accelerate"]], ["Diffusers", diffusers["diffusers"]],
+                                                          ["vLLM", " and ".join(vllm_versions())]]),
              "## Hardware", table(["GPU, compute capability", "what works", "checked in CI", "measured"], map(list, GPUS)),
              "## Dtypes", table(["dtype", "packed"], map(list, DTYPES)),
              "## Architectures", "Tiny random models on the CPU, packed while loading and from packed folders.",
@@ -118,9 +140,8 @@ def main():
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     results = Results(options.results)
-    missing = [feature for rows in FEATURES.values() for feature, _, pattern in rows if not results.matching(pattern)]
-    if missing or results.failed:
-        sys.exit(f"features without a passed test: {missing}; failed tests: {results.failed}")
+    if (without := missing(results)) or results.failed:
+        sys.exit(f"features without a passed test: {without}; failed tests: {results.failed}")
     text = page(results)
     if not options.check:
         PAGE.write_text(text)
