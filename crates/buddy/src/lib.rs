@@ -83,3 +83,8 @@ pub use buddy_core::{ENTRY_BYTES, Entry, Target};
 pub use buddy_memory::BuddyMemory as Memory;
 pub use choose::Options;
 pub use packed::{Packed, compress};
+
+// Its examples are tests of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
