@@ -11,7 +11,16 @@ use buddy_record::spec::Gpu;
 use serde_json::Value;
 
 const LINEAR: &str = include_str!("../records/gpu-fused-linear-h200-2026-11-17.json");
+const EXPERTS: &str = include_str!("../records/experts-h200-2026-11-19.json");
 const ATTENTION: &str = include_str!("../records/gpu-attention-h200-2026-11-17.json");
+
+/// The experts of the record, those of Qwen3 30B-A3B, and the share of its bytes that a packed entry
+/// takes.
+const COUNT: u64 = 128;
+const CHOSEN: u64 = 8;
+const HIDDEN: f64 = 2048.0;
+const INNER: f64 = 768.0;
+const PACKED: f64 = 96.5 / 128.0;
 
 /// A measured kernel: bytes, operations and microseconds.
 struct Measured(f64, f64, f64);
@@ -23,6 +32,12 @@ fn main() -> Result<(), Error> {
     show(&machine, "plain", constants.plain, &linear("plain_bytes", "against_us"), true);
     show(&machine, "fused", constants.fused, &linear("fused_bytes", "overlapped_us"), true);
     show(&machine, "unpack", constants.unpack, &rows(LINEAR, unpacking), false);
+    show(&machine, "experts", constants.experts, &experts(), true);
+    let [route_us, token_us] = best_route();
+    println!(
+        "route: {} us and {} a token in use, best {route_us:.2} and {token_us:.3}",
+        constants.route_us, constants.route_token_us
+    );
     let attention = |bytes, us| rows(ATTENTION, |row| attended(row, bytes, us));
     show(&machine, "attention", constants.attention, &attention("plain_bytes", "twin_us"), false);
     show(
@@ -42,9 +57,10 @@ fn main() -> Result<(), Error> {
             None => format!("{} x {}", step.ask.batch, step.ask.context),
         };
         println!(
-            "| {} | {what} | {} | {} | {:.3} | {:.3} | {:+.1}% | {} |",
+            "| {} | {what} | [{}](../records/{}.json) | {} | {:.3} | {:.3} | {:+.1}% | {} |",
             step.shape,
             step.ask.runtime.name(),
+            step.record,
             if step.packed { "packed" } else { "plain" },
             step.measured_us / 1e3,
             step.model_us / 1e3,
@@ -84,6 +100,52 @@ fn unpacking(row: &Value) -> Option<Measured> {
     let is_one =
         row["what"].as_str()?.starts_with("weights read") && row["against"].as_str()?.contains("ANS");
     is_one.then(|| Some(Measured(row["fused_bytes"].as_f64()?, 0.0, row["fused_us"].as_f64()?)))?
+}
+
+/// Returns the layers of packed experts with the tile that `buddy.torch.grouped` chooses. The kernel
+/// of `w13` joins gate and up.
+fn experts() -> Vec<Measured> {
+    let chosen = |tokens: &Value| {
+        let is_one = |row: &&Value| row["tokens"] == *tokens && row["chosen"].is_number();
+        expert_rows().iter().find(is_one).and_then(|row| row["chosen"].as_f64()).expect("a route")
+    };
+    let of = |row: &Value| {
+        let [height, width, outputs] = match row["layer"].as_str()? {
+            "w13" => [2.0 * INNER, HIDDEN, INNER],
+            _ => [HIDDEN, INNER, HIDDEN],
+        };
+        let tokens = row["tokens"].as_u64()?;
+        let assigned = (tokens * CHOSEN) as f64;
+        let bytes = 2.0 * (PACKED * chosen(&row["tokens"]) * height * width + assigned * (width + outputs));
+        (row["tile"].as_u64()? == tile_tokens(tokens))
+            .then(|| Some(Measured(bytes, 2.0 * assigned * height * width, row["packed"].as_f64()?)))?
+    };
+    expert_rows().iter().filter_map(of).collect()
+}
+
+fn expert_rows() -> Vec<Value> {
+    serde_json::from_str(EXPERTS).expect("a list of rows")
+}
+
+/// Returns the tokens of a tile: the first that is twice an expert's mean or 128.
+fn tile_tokens(tokens: u64) -> u64 {
+    let assigned = tokens * CHOSEN;
+    let wanted = 2.0 * assigned as f64 / COUNT.min(assigned) as f64;
+    [8, 16, 32, 64].into_iter().find(|tile| *tile as f64 >= wanted).unwrap_or(128)
+}
+
+/// Returns the constant and the microseconds a token that fit the measured routes best.
+fn best_route() -> [f64; 2] {
+    let measured: Vec<(f64, f64)> = expert_rows()
+        .iter()
+        .filter_map(|row| Some((row["tokens"].as_f64()?, row["route"].as_f64()?)))
+        .collect();
+    let loss = |[first, token]: &[f64; 2]| {
+        measured.iter().map(|(tokens, us)| ((first + token * tokens) / us).ln().powi(2)).sum::<f64>()
+    };
+    let tried = (20..200)
+        .flat_map(|first| (1..200).map(move |token| [f64::from(first) / 20.0, f64::from(token) / 1e3]));
+    tried.min_by(|one, other| loss(one).total_cmp(&loss(other))).expect("some")
 }
 
 fn attended(row: &Value, bytes: &str, us: &str) -> Option<Measured> {

@@ -207,7 +207,7 @@ fn remarks(found: &Estimate, assumed: bool) -> String {
         text += "Assumed: fused kernels as efficient as on an H200; none runs on this GPU today.\n";
     }
     if found.shape.experts.is_some() {
-        text += "Assumed: packed experts as efficient as packed layers; they are not measured.\n";
+        text += "Experts are chosen evenly, and plain ones are assumed as efficient as plain layers.\n";
     }
     text
 }

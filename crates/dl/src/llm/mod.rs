@@ -5,6 +5,7 @@
 //! [`Machine`]. [`Parameters`] has every constant with its source. `docs/notes/simulator.md` compares
 //! the model with measured steps.
 
+mod bench;
 mod config;
 mod estimate;
 mod kernel;

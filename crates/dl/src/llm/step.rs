@@ -109,7 +109,10 @@ impl Step<'_> {
         let vendor = kernel(kind, plain + others, flops, self.constants.plain);
         match self.weights {
             Weights::Plain => vec![vendor],
-            Weights::Fused => vec![kernel(kind, packed + others, flops, self.constants.fused)],
+            Weights::Fused => {
+                let cost = if kind == Kind::Experts { self.constants.experts } else { self.constants.fused };
+                vec![kernel(kind, packed + others, flops, cost)]
+            }
             Weights::Unpacked => {
                 vec![kernel(Kind::Unpack, packed + plain, 0.0, self.constants.unpack), vendor]
             }
@@ -141,8 +144,16 @@ impl Step<'_> {
         let mut list = self.linear(Kind::Router, layers, experts.count, hidden, tokens);
         list.extend(grouped(2 * inner, hidden));
         list.extend(grouped(hidden, inner));
-        // Choice of the experts, two kernels that sort tokens by expert, and the sum of results.
-        list.push(self.constants.small(Kind::Router, 4 * layers, 2.0 * (tokens * experts.count) as f64));
+        let choice = 2.0 * (tokens * experts.count) as f64;
+        if self.weights == Weights::Fused {
+            let results = 2.0 * ((rows + tokens) * hidden) as f64;
+            list.push(self.constants.small(Kind::Router, layers, choice));
+            list.push(self.constants.route(layers, tokens));
+            list.push(self.constants.small(Kind::Router, layers, results));
+        } else {
+            // Choice of the experts, two kernels that sort tokens by expert, and the sum of results.
+            list.push(self.constants.small(Kind::Router, 4 * layers, choice));
+        }
         list
     }
 
@@ -191,11 +202,11 @@ impl Step<'_> {
         list
     }
 
-    /// Returns the activation between gate and down; fused layers of one MLP apply it themselves.
+    /// Returns the activation between gate and down; fused layers apply it themselves.
     fn activation(&self) -> Option<Kernel> {
         let rows = self.ask.tokens() * self.shape.experts.map_or(1, |experts| experts.chosen);
-        let is_fused = self.weights == Weights::Fused && self.shape.experts.is_none();
         let bytes = (6 * rows * self.shape.inner) as f64;
-        (!is_fused).then(|| self.constants.small(Kind::Activation, self.shape.layers, bytes))
+        (self.weights != Weights::Fused)
+            .then(|| self.constants.small(Kind::Activation, self.shape.layers, bytes))
     }
 }
