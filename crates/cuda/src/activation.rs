@@ -86,23 +86,23 @@ impl<'a> PackedActivation<'a> {
         Ok(Self { buffer: self.buffer.with_sums(sums)? })
     }
 
-    /// Packs the values saved for backward and writes the output, in stream order; `told` as for
-    /// [`pack_and_tell`](FrozenBuffer::pack_and_tell).
+    /// Packs the values saved for backward and writes the output, in stream order; `status` as for
+    /// [`pack_with_status`](FrozenBuffer::pack_with_status).
     ///
     /// # Errors
     /// [`Error::Shape`] unless input and output have the buffer's size.
     ///
     /// # Safety
-    /// As for [`pack_and_tell`](FrozenBuffer::pack_and_tell).
+    /// As for [`pack_with_status`](FrozenBuffer::pack_with_status).
     pub unsafe fn forward(
         &self,
         on: &CudaStream,
         input: DeviceSpan<'_>,
         output: DeviceSpan<'_>,
-        told: u64,
+        status: u64,
     ) -> Result<(), Error> {
         let output = self.check(output)?.address();
-        self.buffer.fill(on, self.check(input)?, output, told)
+        self.buffer.fill(on, self.check(input)?, output, status)
     }
 
     /// Recomputes the output.

@@ -163,8 +163,8 @@ impl<'a> FrozenBuffer<'a> {
         from: DeviceSpan<'_>,
         memory: DeviceSpan<'a>,
     ) -> Result<Self, Error> {
-        // SAFETY: `told` is 0.
-        unsafe { Self::pack_and_tell(gpu, on, how, from, memory, 0) }
+        // SAFETY: `status` is 0.
+        unsafe { Self::pack_with_status(gpu, on, how, from, memory, 0) }
     }
 
     /// [`pack`](Self::pack) that also writes the number of overflow sectors to a 32-bit word of the
@@ -175,38 +175,38 @@ impl<'a> FrozenBuffer<'a> {
     /// As for [`pack`](Self::pack).
     ///
     /// # Safety
-    /// `told` is 0 or the address of pinned host memory that the GPU reaches, writable until the
+    /// `status` is 0 or the address of pinned host memory that the GPU reaches, writable until the
     /// stream has passed this call.
-    pub unsafe fn pack_and_tell(
+    pub unsafe fn pack_with_status(
         gpu: &Gpu,
         on: &CudaStream,
         how: (&Codec, Target, u32),
         from: DeviceSpan<'_>,
         memory: DeviceSpan<'a>,
-        told: u64,
+        status: u64,
     ) -> Result<Self, Error> {
         let buffer = Self::over(gpu, how, from.bytes(), memory)?;
         // SAFETY: the caller's promise.
-        unsafe { buffer.pack_from(on, from, told) }?;
+        unsafe { buffer.pack_from(on, from, status) }?;
         Ok(buffer)
     }
 
-    /// Packs into this buffer like [`pack_and_tell`](Self::pack_and_tell).
+    /// Packs into this buffer like [`pack_with_status`](Self::pack_with_status).
     ///
     /// # Errors
     /// [`Error::Shape`] unless `from` is whole entries, whole rows of a matrix, and of the buffer's
     /// size.
     ///
     /// # Safety
-    /// As for [`pack_and_tell`](Self::pack_and_tell).
-    pub unsafe fn pack_from(&self, on: &CudaStream, from: DeviceSpan<'_>, told: u64) -> Result<(), Error> {
+    /// As for [`pack_with_status`](Self::pack_with_status).
+    pub unsafe fn pack_from(&self, on: &CudaStream, from: DeviceSpan<'_>, status: u64) -> Result<(), Error> {
         let whole = ENTRY_BYTES as u64 * u64::from(self.header.row).max(1);
         let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
         if from.bytes() != self.header.bytes {
             let need = "as many bytes as the buffer is for";
             return Err(Error::Shape { bytes: from.bytes(), address: from.address(), need });
         }
-        self.fill(on, from, 0, told)
+        self.fill(on, from, 0, status)
     }
 
     /// Returns the same buffer with other kernels.
@@ -220,12 +220,12 @@ impl<'a> FrozenBuffer<'a> {
         on: &CudaStream,
         from: DeviceSpan<'_>,
         out: u64,
-        told: u64,
+        status: u64,
     ) -> Result<(), Error> {
         if self.header.entries() == 0 {
             return Ok(());
         }
-        self.gpu.check("start packing", self.start_packing(on, from, self.head()?, (out, told)))
+        self.gpu.check("start packing", self.start_packing(on, from, self.head()?, (out, status)))
     }
 
     /// Returns the words of the finished header.
@@ -241,7 +241,7 @@ impl<'a> FrozenBuffer<'a> {
         on: &CudaStream,
         from: DeviceSpan<'_>,
         head: [u32; 32],
-        (out, told): (u64, u64),
+        (out, status): (u64, u64),
     ) -> Result<(), DriverError> {
         let (view, pages) = (self.view(), self.header.pages());
         let (sums, part_pages) = match self.sums {
@@ -255,7 +255,7 @@ impl<'a> FrozenBuffer<'a> {
             index: view.index,
             overflow: view.overflow,
             header: self.memory.address(),
-            told,
+            status,
             sums,
             out,
             order: view.order,

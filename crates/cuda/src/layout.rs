@@ -79,7 +79,8 @@ pub(crate) struct Packing {
     pub(crate) index: u64,
     pub(crate) overflow: u64,
     pub(crate) header: u64,
-    pub(crate) told: u64,
+    /// `told` in `frozen.cu`: pinned host memory for the number of overflow sectors, or 0.
+    pub(crate) status: u64,
     pub(crate) sums: u64,
     pub(crate) order: Order,
     pub(crate) device_bytes: u32,

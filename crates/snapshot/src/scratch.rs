@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Error,
-    source::{Room, Source, free_bytes},
+    source::{ScratchMap, Source, free_bytes},
 };
 
 /// Returns the most bytes that all compressed arrays of a file may inflate to: 1 GiB, or 32 times
@@ -63,23 +63,23 @@ impl Scratch {
     }
 
     /// Appends an array of zeros that is to be filled through a mapping.
-    pub(crate) fn room(&mut self, size: u64) -> Result<(Range<usize>, Room), Error> {
+    pub(crate) fn map_zeros(&mut self, size: u64) -> Result<(Range<usize>, ScratchMap), Error> {
         self.reserve(size)?;
         let start = self.bytes;
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
-        let room = Room::new(file, start, size as usize)?;
+        let map = ScratchMap::new(file, start, size as usize)?;
         self.bytes = start + size;
         file.seek(SeekFrom::Start(self.bytes))?;
-        Ok((start as usize..self.bytes as usize, room))
+        Ok((start as usize..self.bytes as usize, map))
     }
 
     /// Maps a temporary file of its own, which is freed with the mapping.
-    pub(crate) fn apart(&self, size: u64) -> Result<Room, Error> {
+    pub(crate) fn apart(&self, size: u64) -> Result<ScratchMap, Error> {
         self.reserve(size)?;
-        Room::new(&tempfile::tempfile()?, 0, size as usize)
+        ScratchMap::new(&tempfile::tempfile()?, 0, size as usize)
     }
 
     /// Maps everything that was written.

@@ -81,9 +81,9 @@ impl std::fmt::Debug for Source {
 
 /// A range of a temporary file, mapped to be written: the system moves its pages to the disk where
 /// memory is short.
-pub(crate) struct Room(Option<MmapMut>);
+pub(crate) struct ScratchMap(Option<MmapMut>);
 
-impl Room {
+impl ScratchMap {
     /// Extends a temporary file of this process to `start + size` bytes and maps the last `size` of
     /// them.
     pub(crate) fn new(file: &File, start: u64, size: usize) -> Result<Self, Error> {
@@ -106,7 +106,7 @@ impl Room {
     }
 }
 
-impl Deref for Room {
+impl Deref for ScratchMap {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -114,7 +114,7 @@ impl Deref for Room {
     }
 }
 
-impl DerefMut for Room {
+impl DerefMut for ScratchMap {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.0.as_deref_mut().unwrap_or_default()
     }

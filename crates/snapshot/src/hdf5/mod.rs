@@ -234,17 +234,17 @@ impl Reader {
                 self.columns(name, shape, &element, data)
             }
             _ if plain => {
-                let (range, mut room) = self.scratch.room(bytes)?;
-                let filled = self.fill(dataset, header, element.bytes, &mut room);
+                let (range, mut map) = self.scratch.map_zeros(bytes)?;
+                let filled = self.fill(dataset, header, element.bytes, &mut map);
                 filled.map(|()| {
                     let column = &element.columns[0];
                     self.found.push(found(name, column, shape, Place::Scratch(range)));
                 })
             }
             _ => {
-                let mut room = self.scratch.apart(bytes)?;
-                let filled = self.fill(dataset, header, element.bytes, &mut room);
-                filled.and_then(|()| self.columns(name, shape, &element, &room))
+                let mut map = self.scratch.apart(bytes)?;
+                let filled = self.fill(dataset, header, element.bytes, &mut map);
+                filled.and_then(|()| self.columns(name, shape, &element, &map))
             }
         };
         match read {
