@@ -1,4 +1,4 @@
-//! Turns a program into a simulation; `buddy simulate`, the study and the benches are built on it.
+//! Turns a program into a simulation; `buddy simulate` and the study are built on it.
 //!
 //! ```text
 //!  workload ─► observe ─► Observed ─┐
@@ -16,7 +16,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bench;
 mod case;
 mod error;
 mod forced;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod caffe;
 pub mod correlate;
 mod deviations;

@@ -1,11 +1,10 @@
 //! Speed of the simulator on this machine.
 
 use buddy_record::RecordKind;
-use buddy_scenario::bench;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{Error, Key};
+use crate::{Error, Key, bench};
 
 /// Result on one fixed trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

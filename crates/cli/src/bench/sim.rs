@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use buddy_record::{Record, RecordKind};
-use buddy_scenario::bench;
 use buddy_snapshot::write_atomic;
+use buddy_study::bench;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 

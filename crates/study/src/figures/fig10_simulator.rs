@@ -1,12 +1,11 @@
 //! Correlation of the simulator with hardware, and its speed.
 
 use buddy_record::{AxisInfo, Chart, Figure, Origin, Record, SeriesInfo, Shape, Unit};
-use buddy_scenario::bench;
 use buddy_sim::{Mode, Report};
 
 use super::{charts, line_chart};
 use crate::{
-    About, Experiment, Findings, Point,
+    About, Experiment, Findings, Point, bench,
     correlate::{Correlation, panels},
     experiment::{Explained, quantity},
     geometric,

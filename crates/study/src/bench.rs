@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
+use buddy_scenario::{Error, Point};
 use buddy_sim::{Mode, Simulator};
 use buddy_trace::{
     Kernel, Launch, Op,
     pattern::{Arithmetic, Array, Gemm, RandomSectors, Stencil, Stream},
 };
-
-use crate::{Error, Point};
 
 /// Names of the traces.
 pub const TRACES: [&str; 4] = ["arithmetic", "streaming", "mixed", "random"];
