@@ -2,7 +2,9 @@
 
 use buddy_core::Entry;
 
-use super::{Lengths, sum_of_lengths};
+use super::Lengths;
+#[cfg(target_arch = "x86_64")]
+use super::sum_of_lengths;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -58,6 +60,7 @@ pub(crate) trait Word: Copy + PartialOrd + Into<u64> {
 /// Lookup results for the words of an entry, in order.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) struct Found(Entry);
 
 /// A perfect hash table. The top bits of a hash select a bucket, whose displacement maps the low
