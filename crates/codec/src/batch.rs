@@ -1,7 +1,7 @@
 //! Batch operations on slices of entries: the codec is dispatched once and the loop is vectorised.
 //!
-//! Packed entries occupy 128-byte slots at fixed positions, as in a Buddy memory. The `parallel`
-//! variants split the slices over rayon's threads.
+//! Packed entries occupy 128-byte slots at fixed positions, as in a Buddy memory. `pack_all_parallel`
+//! splits the slices over rayon's threads.
 
 use buddy_core::{Entry, Nibble};
 use rayon::prelude::*;
@@ -85,16 +85,6 @@ impl Codec {
         ))
     }
 
-    /// Runs [`sizes`](Self::sizes) on rayon's threads.
-    ///
-    /// # Panics
-    /// If the slices differ in length.
-    pub fn sizes_parallel(&self, entries: &[Entry], bits: &mut [u32]) {
-        assert_eq!(entries.len(), bits.len(), "one size for each entry");
-        let pieces = entries.par_chunks(PIECE).zip(bits.par_chunks_mut(PIECE));
-        pieces.for_each(|(entries, bits)| self.sizes(entries, bits));
-    }
-
     /// Runs [`pack_all`](Self::pack_all) on rayon's threads.
     ///
     /// # Panics
@@ -104,27 +94,5 @@ impl Codec {
         let pieces =
             entries.par_chunks(PIECE).zip(nibbles.par_chunks_mut(PIECE)).zip(slots.par_chunks_mut(PIECE));
         pieces.for_each(|((entries, nibbles), slots)| self.pack_all(entries, nibbles, slots));
-    }
-
-    /// Runs [`unpack_all`](Self::unpack_all) on rayon's threads.
-    ///
-    /// # Errors
-    /// One of the entries that do not decode.
-    ///
-    /// # Panics
-    /// If the slices differ in length.
-    pub fn unpack_all_parallel(
-        &self,
-        nibbles: &[Nibble],
-        slots: &[Entry],
-        entries: &mut [Entry],
-    ) -> Result<(), BatchError> {
-        assert_eq!((entries.len(), entries.len()), (nibbles.len(), slots.len()), "one slot for each entry");
-        let pieces =
-            nibbles.par_chunks(PIECE).zip(slots.par_chunks(PIECE)).zip(entries.par_chunks_mut(PIECE));
-        pieces.enumerate().try_for_each(|(piece, ((nibbles, slots), entries))| {
-            let result = self.unpack_all(nibbles, slots, entries);
-            result.map_err(|error| BatchError { entry: piece * PIECE + error.entry, ..error })
-        })
     }
 }

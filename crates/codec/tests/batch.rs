@@ -14,10 +14,8 @@ fn batches_equal_single_calls() {
     let zero = Nibble::new(SizeClass::Zero, Layout::A);
     for kind in CodecKind::EVERY {
         let codec = kind.train(&entries);
-        let (mut bits, mut parallel_bits) = (vec![0; entries.len()], vec![0; entries.len()]);
+        let mut bits = vec![0; entries.len()];
         codec.sizes(&entries, &mut bits);
-        codec.sizes_parallel(&entries, &mut parallel_bits);
-        assert_eq!(bits, parallel_bits);
 
         let (mut nibbles, mut slots) = (vec![zero; entries.len()], vec![[0xee; 128]; entries.len()]);
         codec.pack_all(&entries, &mut nibbles, &mut slots);
@@ -37,9 +35,6 @@ fn batches_equal_single_calls() {
         let mut back = vec![ZERO_ENTRY; entries.len()];
         codec.unpack_all(&nibbles, &slots, &mut back).unwrap();
         assert_eq!(back, entries);
-        back.fill(ZERO_ENTRY);
-        codec.unpack_all_parallel(&nibbles, &slots, &mut back).unwrap();
-        assert_eq!(back, entries);
     }
 }
 
@@ -52,5 +47,4 @@ fn an_invalid_entry_is_named() {
     let mut entries = slots.clone();
     let error = codec.unpack_all(&nibbles, &slots, &mut entries).unwrap_err();
     assert_eq!(error.to_string(), "entry 1500: layout C is not a layout of this codec");
-    assert_eq!(codec.unpack_all_parallel(&nibbles, &slots, &mut entries), Err(error));
 }
