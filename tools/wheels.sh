@@ -5,9 +5,10 @@
 #
 # zig links them, so that they need no newer C library than they say. Every wheel holds the notices of
 # what it links. The wheel of this machine is imported; that of another architecture under qemu-ARCH,
-# if there is one, with PYTHON_ARCH, an interpreter of that architecture. An architecture whose Rust
-# standard library is missing (`rustup target add`) is not built. What was not done is said at the end,
-# and the exit status is then 77.
+# if there is one, with PYTHON_ARCH, an interpreter of that architecture, and QEMU_LD_PREFIX, the root
+# of its libraries, such as unpacked Debian packages. An architecture whose Rust standard library is
+# missing (`rustup target add`) is not built. What was not done is said at the end, and the exit status
+# is then 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
