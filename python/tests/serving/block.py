@@ -7,6 +7,8 @@ import json
 import os
 import pathlib
 import tempfile
+from types import SimpleNamespace
+from typing import Iterator
 
 import torch
 from safetensors.torch import save_file
@@ -96,6 +98,14 @@ def write_folder(folder: pathlib.Path, weights: dict[str, torch.Tensor]) -> path
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
     save_file(weights, folder / "model.safetensors")
     return folder
+
+
+def weights_of(folder: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Returns what vLLM's loader gives to a model with ``quantization="buddy"`` for a folder or a Hub id."""
+    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+
+    config = SimpleNamespace(model=folder, revision=None, quantization="buddy")
+    return DefaultModelLoader(LoadConfig(use_tqdm_on_load=False)).get_all_weights(config, nn.Module())
 
 
 def vllm_config(quant_config=None, **more) -> VllmConfig:

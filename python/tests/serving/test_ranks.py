@@ -1,5 +1,5 @@
-"""Two ranks of tensor parallelism on gloo: layers are packed after sharding. First of the folder's
-tests: its processes are forked before this one has a group of its own."""
+"""Two ranks of tensor parallelism on gloo: layers are packed after sharding, from plain and from packed
+folders. First of the folder's tests: its processes are forked before this one has a group of its own."""
 
 import os
 import pathlib
@@ -14,6 +14,7 @@ import block
 import torch
 import torch.multiprocessing as processes
 from block import Block, checkpoint, loaded
+from buddy import pack_model
 from buddy.vllm import register
 
 register()
@@ -36,6 +37,15 @@ def rank_of(rank, rendezvous):
             fused = loaded(BuddyConfig(Options(fused=True)), weights, make)
             assert torch.equal(fused.mlp(x), plain.mlp(x))
             assert fused.embed_tokens.weight.dtype == torch.uint8
+            folder = pathlib.Path(f"{rendezvous}.{inner}")
+            if rank == 0:
+                pack_model(block.write_folder(folder / "plain", weights), folder / "packed")
+            torch.distributed.barrier()
+            read = dict(block.weights_of(str(folder / "packed")))
+            assert all(torch.equal(read[name], one) for name, one in weights.items())
+            again, before = loaded(config, read, make).state_dict(), packed.state_dict()
+            assert all(torch.equal(again[name].view(torch.uint8), one.view(torch.uint8)) for name, one in before.items())
+            assert again.keys() == before.keys()
     pathlib.Path(f"{rendezvous}.{rank}").touch()
     while not os.path.exists(f"{rendezvous}.{1 - rank}"):
         pass

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import pathlib
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,7 @@ import torch
 from block import Block, build, checkpoint, loaded
 from buddy import pack_model
 from buddy.torch import PackedTensor
-from buddy.vllm import loading, register
+from buddy.vllm import operators, register
 from buddy.vllm.operators import codec_of
 from vllm.config import LoadConfig, LoRAConfig, set_current_vllm_config
 from vllm.engine.arg_utils import EngineArgs
@@ -133,15 +134,61 @@ def test_a_packed_folder_loads_as_the_plain_one(tmp_path):
         assert torch.equal(one.view(torch.uint8), states[1][name].view(torch.uint8)), name
 
 
-def test_packed_weights_of_more_dimensions_keep_their_shape(tmp_path):
+def packed_stack(folder):
+    """Packs a stack of matrices and a vector into ``folder``, and returns them."""
     weights = {"experts": torch.randn(4, 32, 64).bfloat16(), "scale": torch.randn(7).bfloat16()}
-    pack_model(block.write_folder(tmp_path / "plain", weights), tmp_path / "packed")
-    from safetensors.torch import load_file
+    pack_model(block.write_folder(folder.parent / f"{folder.name}-plain", weights), folder)
+    return weights
 
-    packed = load_file(tmp_path / "packed/model.safetensors")
-    found = dict(loading.unpacked_weights(packed.items(), str(tmp_path / "packed")))
-    for name, one in weights.items():
-        assert torch.equal(found[name], one), name
+
+@pytest.fixture
+def snapshot(tmp_path, monkeypatch):
+    """A packed model in a cache of the Hub: links to files without names, and no buddy.json."""
+    weights, folder = packed_stack(tmp_path / "packed"), tmp_path / "hub/snapshots/1"
+    folder.mkdir(parents=True)
+    (tmp_path / "packed/model.safetensors").rename(tmp_path / "hub/0123abcd")
+    (folder / "model.safetensors").symlink_to(tmp_path / "hub/0123abcd")
+    monkeypatch.setattr("vllm.model_executor.model_loader.default_loader.list_filtered_repo_files", lambda **_: [])
+    monkeypatch.setattr("vllm.model_executor.model_loader.default_loader.download_weights_from_hf", lambda *_, **__: str(folder))
+    monkeypatch.setattr("vllm.model_executor.model_loader.default_loader.download_safetensors_index_file_from_hf", lambda *_, **__: None)
+    return weights, tmp_path / "hub/0123abcd"
+
+
+def test_packed_weights_of_more_dimensions_keep_their_shape(tmp_path, snapshot):
+    for folder, weights in [(str(tmp_path / "local"), packed_stack(tmp_path / "local")), ("someone/model", snapshot[0])]:
+        found = dict(block.weights_of(folder))
+        assert found.keys() == weights.keys()
+        for name, one in weights.items():
+            assert torch.equal(found[name], one), (folder, name)
+
+
+def test_a_changed_file_is_refused_in_a_folder_and_from_the_hub(tmp_path, snapshot):
+    packed_stack(tmp_path / "local")
+    for folder, file in [(str(tmp_path / "local"), tmp_path / "local/model.safetensors"), ("someone/model", snapshot[1])]:
+        with open(file, "rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            begin, _ = json.loads(opened.read(length))["scale"]["data_offsets"]
+        data = bytearray(file.read_bytes())
+        data[8 + length + begin] ^= 1  # of a plain tensor, which no checksum but the file's covers
+        file.write_bytes(data)
+        with pytest.raises(ValueError, match="model.safetensors"):
+            dict(block.weights_of(folder))
+
+
+def test_a_plain_folder_is_not_compared_with_checksums(tmp_path, monkeypatch):
+    monkeypatch.delattr("buddy.vllm.loading.FileCheck")
+    weights = checkpoint()
+    found = dict(block.weights_of(str(block.write_folder(tmp_path, weights))))
+    assert all(torch.equal(found[name], one) for name, one in weights.items())
+
+
+def test_secondary_weights_of_a_model_are_unpacked_too(tmp_path):
+    weights, model = packed_stack(tmp_path / "packed"), torch.nn.Module()
+    block.write_folder(tmp_path / "plain", checkpoint())
+    model.secondary_weights = [DefaultModelLoader.Source(str(tmp_path / "packed"), None, prefix="second.")]
+    config = SimpleNamespace(model=str(tmp_path / "plain"), revision=None, quantization="buddy")
+    found = dict(DefaultModelLoader(LoadConfig(use_tqdm_on_load=False)).get_all_weights(config, model))
+    assert torch.equal(found["second.experts"], weights["experts"]) and torch.equal(found["o_proj.weight"], checkpoint()["o_proj.weight"])
 
 
 def test_weights_are_the_plain_ones_bit_for_bit():
