@@ -94,7 +94,8 @@ def simulator(left):
 
 def serving(left, shape, title):
     """Draws the speed of vLLM with packed weights relative to plain, by sequences."""
-    record = json.loads(next(DOCS.glob(f"records/vllm-{shape}-*.json")).read_text())
+    newest = max(DOCS.glob(f"records/vllm-{shape}-*.json"), key=lambda path: path.name)  # names end with dates
+    record = json.loads(newest.read_text())
     plain, packed = ({one["batch"]: one["tokens_s"] for one in variant["decode"]} for variant in record["results"].values())
     out = head(left, title, ["Decode in vLLM 0.26 on one H200 after 1,024", "tokens: speed of Buddy relative to plain bf16"])
     bottom, height, step = 250, 110, 44

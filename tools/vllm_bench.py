@@ -380,17 +380,17 @@ def main() -> None:
         print("\n".join(said[-6:]))
         if code:
             print(f"{variant} ended with {code}\n" + log[-3000:])
-    print(json.dumps({"compared": compare(results, variants)}, indent=1))
+    compared = compare(results, variants)
+    print(json.dumps({"compared": compared}, indent=1))
     for variant in variants[1:]:
         base = {one["batch"]: one["tokens_s"] for one in results[variants[0]].get("decode", []) if one}
         for one in results[variant].get("decode", []):
             if one and one["batch"] in base:
                 print(f"{variant}: batch {one['batch']}: {one['tokens_s']:.1f} tokens/s, {one['tokens_s'] / base[one['batch']]:.3f} of {variants[0]}")
     for rows in results.values():
-        rows.pop("check", None)
+        rows.pop("check", None)  # long: `compared` is made of it
     if asked.out:
-        pathlib.Path(asked.out).write_text(json.dumps({"kind": "vllm-bench", "asked": vars(asked), "results": results, "compared": compare(results, variants)},
-                                                      indent=1))
+        pathlib.Path(asked.out).write_text(json.dumps({"kind": "vllm-bench", "asked": vars(asked), "results": results, "compared": compared}, indent=1))
     os._exit(0)
 
 
