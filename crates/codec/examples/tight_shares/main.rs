@@ -1,40 +1,20 @@
-//! Prints which share of their bytes weights take in a tight matrix and in a frozen buffer.
+//! Prints which share of their bytes weights take in a tight matrix and in a frozen buffer; then which
+//! share codes of the same kind could reach for weights in e4m3 and in fp16, which have no codec.
 //!
 //!     cargo run --release -p buddy-codec --example tight_shares [FILE COLUMNS]
 //!
 //! Without arguments the weights are synthetic. FILE holds plain bf16 values, rows of COLUMNS.
 
+mod exponents;
+mod random;
+
 use buddy_codec::{CodecKind, Tight, freeze, tighten};
 use buddy_core::{ENTRY_BYTES, Entry, Target};
+use random::Random;
 
 /// Rows and columns of the synthetic matrices.
 const ROWS: usize = 512;
 const COLUMNS: usize = 4096;
-
-/// Random numbers, the same each time.
-struct Random(u64);
-
-impl Random {
-    /// A number of 0 to 1, without both.
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 12) as f64 + 0.5) / (1u64 << 52) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
-    fn laplace(&mut self) -> f64 {
-        let sign = if self.uniform() < 0.5 { -1.0 } else { 1.0 };
-        -sign * self.uniform().ln()
-    }
-
-    fn student(&mut self, freedom: u32) -> f64 {
-        let squares: f64 = (0..freedom).map(|_| self.normal().powi(2)).sum();
-        self.normal() / (squares / f64::from(freedom)).sqrt()
-    }
-}
 
 /// Rounds to bf16.
 fn bf16(value: f64) -> [u8; 2] {
@@ -56,7 +36,11 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [file, columns] = arguments.as_slice() {
         let data = std::fs::read(file).expect("a file that can be read");
-        return print_shares(file, columns.parse().expect("a number of columns"), &data);
+        let columns = columns.parse().expect("a number of columns");
+        print_shares(file, columns, &data);
+        let values = data.as_chunks().0.iter().map(|&[low, high]| f32::from_le_bytes([0, 0, low, high]));
+        exponents::print(file, columns, &values.map(f64::from).collect::<Vec<f64>>());
+        return;
     }
     println!("| weights | tight | frozen |\n|---|---|---|");
     let mut random = Random(1);
@@ -85,4 +69,5 @@ fn main() {
         });
     }
     print("uniform", &mut |random, _, _| 0.1 * random.uniform() - 0.05);
+    exponents::print_synthetic();
 }
