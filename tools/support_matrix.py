@@ -51,9 +51,11 @@ FEATURES = {
 }
 # GPUs: what CI compiles, and what records measured.
 GPUS = [
-    ("8.0 to 8.9 (Ampere, Ada)", "pack, unpack, buffers; layers unpack and call cuBLAS", "compiled for sm_80", "no"),
+    ("8.0 to 8.9 (Ampere, Ada)", "pack, unpack, buffers; linear layers of up to 32 tokens in place, others unpack and call cuBLAS",
+     "compiled for sm_80, the kernels of layers for sm_86 and sm_89 too", "no"),
     ("9.0 (Hopper)", "also linear layers, experts and attention on packed data", "compiled for sm_90; emulated", "H200"),
-    ("10.0 and later (Blackwell)", "as 8.0", "compiled for sm_100", "no"),
+    ("10.0 (Blackwell, B200)", "as 8.0; attention on packed data", "compiled for sm_100", "no"),
+    ("12.0 (Blackwell, RTX)", "as 8.0", "the kernels of layers compiled for sm_120", "no"),
     ("CPU", "pack, unpack, layers by unpacking", "tests", "yes"),
 ]
 DTYPES = [("bf16", "weights in layers, KV cache, any tensor"), ("fp16, fp32, fp64, int64, complex64", "tensors and saved tensors, by `pack`"),
