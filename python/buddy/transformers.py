@@ -35,7 +35,8 @@ from .torch import PackedTensor, pack, unpack
 from .torch.compress import compress_, decompress_, fills_tiles, packed_like, replace
 from .torch.experts import PackedExperts, expert_weights, pack_experts, pack_experts_
 from .torch.layers import PackedEmbedding, PackedLayer, PackedMatrix
-from .torch.ops import span
+from .torch.ops import device_and_stream, span
+from .torch.packed import read_tight
 from .torch.report import size_text
 
 NAME = "buddy"
@@ -124,6 +125,8 @@ def unpacked(weight: torch.Tensor) -> torch.Tensor:
     the shape."""
     if weight.dtype != torch.uint8 or weight.dim() != 1:
         return weight
+    if (plain := read_tight(weight)) is not None:
+        return plain.to(weight.device)
     _, _, row, size, _ = _native.parse_header(span(weight[:128].cpu().contiguous()))
     return PackedTensor.read(weight, (size // (128 * row), 64 * row), torch.bfloat16).unpack()
 

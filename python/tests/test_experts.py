@@ -135,6 +135,13 @@ def test_folders_load_packed_and_restore_every_byte(family, tmp_path):
     assert torch.equal(folder(IDS).logits, plain(IDS).logits)
 
 
+def test_a_tight_folder_loads_packed(tmp_path):
+    made("mixtral").save_pretrained(tmp_path / "plain")
+    assert buddy._native.command(["buddy", "pack", str(tmp_path / "plain"), "--tight", "--out", str(tmp_path / "tight")]) == 0
+    assert b"bf16-tight" in (tmp_path / "tight/model.safetensors").read_bytes()
+    check_equal(load(tmp_path / "tight"), load(tmp_path / "plain"))
+
+
 def test_modules_to_not_convert_keep_their_experts_plain(tmp_path):
     made("mixtral").save_pretrained(tmp_path / "plain")
     packed = load(tmp_path / "plain", quantization_config=BuddyConfig(modules_to_not_convert=["model.layers.0"]))

@@ -182,3 +182,37 @@ def test_sizes_beyond_the_format_are_an_error():
     for size in [2**64 - 1, 2**64 - 128, 128 * 2**32]:
         with pytest.raises(ValueError, match="holds at most"):
             _native.packed_bytes(format, size, 0)
+
+
+@pytest.fixture
+def tight(tmp_path):
+    """A matrix, and its bytes as ``buddy pack --tight`` writes them."""
+    from safetensors.torch import load_file, save_file
+
+    weight = (made(torch.float32, 96, 256) * 0.01 - 0.01).bfloat16()
+    save_file({"weight": weight}, tmp_path / "plain.safetensors")
+    assert _native.command(["buddy", "pack", str(tmp_path / "plain.safetensors"), "--tight", "--out", str(tmp_path / "tight.safetensors")]) == 0
+    data = load_file(tmp_path / "tight.safetensors")["weight"]
+    assert b"bf16-tight" in bytes(data[:128].tolist()) and data.numel() < 0.76 * weight.nbytes
+    return weight, data
+
+
+def test_a_tight_matrix_is_read_and_packed_again(tight):
+    weight, data = tight
+    for shape in [weight.shape, (3, 32, 256)]:
+        packed = PackedTensor.read(data, shape, torch.bfloat16)
+        assert same(unpack(packed), weight.view(shape)) and (packed.codec.split(":")[0], packed.target) == ("bf16", "4/3x")
+    assert same(linear(weight[:3], PackedTensor.read(data, weight.shape, torch.bfloat16)), torch.nn.functional.linear(weight[:3], weight))
+
+
+def test_a_damaged_tight_matrix_is_refused(tight):
+    weight, data = tight
+    for at in [*range(8, 128, 5), *range(128, data.numel(), 997)]:
+        changed = data.clone()
+        changed[at] ^= 4
+        with pytest.raises(ValueError):
+            PackedTensor.read(changed, weight.shape, torch.bfloat16)
+    for changed, shape, dtype in [(data[:-1], weight.shape, torch.bfloat16), (data[:128], weight.shape, torch.bfloat16), (data, (96, 128), torch.bfloat16),
+                                  (data, weight.shape, torch.float16)]:
+        with pytest.raises(ValueError):
+            PackedTensor.read(changed, shape, dtype)

@@ -72,6 +72,13 @@ def test_a_packed_folder_loads_packed_and_unpacks_to_the_byte(folder, tmp_path):
     assert json.loads((tmp_path / "packed" / "config.json").read_text())["quantization_config"] == {"quant_method": "buddy"}
 
 
+@pytest.mark.parametrize("folder", ["llama-tied", "gpt2"], indirect=True)
+def test_a_tight_folder_loads_packed(folder, tmp_path):
+    assert buddy._native.command(["buddy", "pack", str(folder), "--tight", "--out", str(tmp_path / "tight")]) == 0
+    assert b"bf16-tight" in (tmp_path / "tight/model.safetensors").read_bytes()
+    check_packed(load(tmp_path / "tight", dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16))
+
+
 def test_saved_folders_are_plain_and_hold_tied_weights_once(folder, tmp_path):
     packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(compiled=True))
     packed.save_pretrained(tmp_path / "saved")

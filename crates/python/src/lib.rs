@@ -51,5 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::packing::{check_packed, pack, packed_bytes, parse_header, unpack};
     #[pymodule_export]
+    use super::packing::{parse_tight, read_tight};
+    #[pymodule_export]
     use super::pages::{pack_pages, unpack_pages};
 }

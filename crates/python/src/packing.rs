@@ -1,6 +1,6 @@
 //! Frozen buffers in byte tensors. The CPU and the GPU write the same bits.
 
-use buddy_codec::{Codec, FROZEN_HEADER_BYTES, Frozen, FrozenHeader};
+use buddy_codec::{Codec, FROZEN_HEADER_BYTES, Frozen, FrozenHeader, Tight, TightHeader};
 use buddy_core::{SECTOR_BYTES, Target};
 use buddy_cuda::{Error, FrozenBuffer, Gpu};
 use pyo3::prelude::*;
@@ -52,6 +52,30 @@ pub(crate) fn parse_header(header: Range) -> PyResult<(String, &'static str, u32
 pub(crate) fn check_packed(py: Python<'_>, packed: Range) -> PyResult<bool> {
     let packed = bytes(packed);
     py.detach(|| Frozen::open(packed).and_then(|frozen| frozen.check())).map_err(error::value)
+}
+
+/// Parses the first 128 bytes of a tight matrix: entries per row, bytes of the plain matrix, and bytes
+/// of the whole tight one. Returns nothing for a buffer of another layout.
+#[pyfunction]
+pub(crate) fn parse_tight(header: Range) -> PyResult<Option<(u32, u64, u64)>> {
+    let header = bytes(header);
+    if !TightHeader::is_tight(header) {
+        return Ok(None);
+    }
+    let header = TightHeader::parse(header).map_err(error::value)?;
+    Ok(Some((header.row, header.bytes, header.parts().total)))
+}
+
+/// Unpacks a tight matrix in host memory on all threads, compared with its checksum.
+#[pyfunction]
+pub(crate) fn read_tight(py: Python<'_>, packed: Range, to: Range) -> PyResult<()> {
+    let (packed, to) = (bytes(packed), bytes_mut(to));
+    py.detach(|| {
+        let tight = Tight::open(packed)?;
+        tight.check()?;
+        tight.read_entries(0, to)
+    })
+    .map_err(error::value)
 }
 
 /// Packs whole entries into a buffer, in stream order.

@@ -17,6 +17,19 @@ from .ops import device_and_stream, entries_per_row, flat_bytes, on_device, span
 MAX_OVERFLOW = 0.1
 
 
+def read_tight(data: torch.Tensor) -> torch.Tensor | None:
+    """Returns the rows of a tight matrix (``buddy pack --tight``) on the CPU, from all its bytes; None
+    for bytes of another layout. Raises ``ValueError`` if they do not match their checksum."""
+    if data.numel() < HEADER or (found := _native.parse_tight(span(data[:HEADER].cpu().contiguous()))) is None:
+        return None
+    row, size, length = found
+    if data.numel() != length:
+        raise ValueError(f"{data.numel()} bytes of a tight matrix, where the header says {length}")
+    plain = torch.empty(size // (128 * row), 64 * row, dtype=torch.bfloat16)
+    _native.read_tight(span(data.cpu().contiguous()), span(plain))
+    return plain
+
+
 @dataclasses.dataclass(frozen=True)
 class PackedTensor:
     """A tensor in fewer bytes, bit for bit.
@@ -39,10 +52,16 @@ class PackedTensor:
 
         Raises ``ValueError`` if header, shape, dtype and length do not agree, or if bytes on the
         CPU do not match their checksum. Bytes on a GPU are not compared: ``verify_model`` checks
-        the file.
+        the file. A tight matrix is unpacked on the CPU and packed again on its device.
         """
         if data.dtype != torch.uint8 or data.dim() != 1:
             raise ValueError(f"packed data is one dimension of uint8, not {tuple(data.shape)} of {data.dtype}")
+        plain = read_tight(data)
+        if plain is not None:
+            if plain.numel() != torch.Size(shape).numel() or dtype != torch.bfloat16:
+                raise ValueError(f"a tight matrix of {plain.numel()} bfloat16 values, not a tensor of {tuple(shape)} {dtype}")
+            with torch.inference_mode(False):
+                return dataclasses.replace(pack_weight(plain.to(data.device)), shape=tuple(shape))
         codec, target, row, size, sectors = _native.parse_header(span(data[:HEADER].cpu().contiguous()))
         if size != padded_bytes(torch.Size(shape).numel() * dtype.itemsize):
             raise ValueError(f"these are {size} bytes of data, not a tensor of {tuple(shape)} {dtype}")

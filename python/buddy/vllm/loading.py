@@ -16,7 +16,7 @@ from .. import _native
 from ..models import FileCheck
 from ..torch.layout import HEADER
 from ..torch.ops import span
-from ..torch.packed import PackedTensor
+from ..torch.packed import PackedTensor, read_tight
 from . import NAME
 
 # Under vLLM's logger, as that of config.py.
@@ -73,6 +73,9 @@ def is_packed(weight: torch.Tensor) -> bool:
 
 def unpacked(weight: torch.Tensor, shape: tuple[int, ...] | None) -> torch.Tensor:
     """Unpacks on the current GPU, or on the CPU without one. Without a ``shape`` it is a matrix."""
+    plain = read_tight(weight)
+    if plain is not None:
+        return (plain if shape is None else plain.view(shape)).to("cuda" if torch.cuda.is_available() else "cpu")
     _, _, row, size, _ = _native.parse_header(span(weight[:HEADER].cpu().contiguous()))
     packed = PackedTensor.read(weight, shape or (size // (128 * row), 64 * row), torch.bfloat16)  # compares the checksum
     return (packed.to("cuda") if torch.cuda.is_available() else packed).unpack()

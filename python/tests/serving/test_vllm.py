@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import block
 import torch
 from block import Block, build, checkpoint, loaded
-from buddy import pack_model
+from buddy import _native, pack_model
 from buddy.torch import PackedTensor
 from buddy.vllm import operators, register
 from buddy.vllm.operators import codec_of
@@ -136,7 +136,7 @@ def test_a_packed_folder_loads_as_the_plain_one(tmp_path):
 
 def packed_stack(folder):
     """Packs a stack of matrices and a vector into ``folder``, and returns them."""
-    weights = {"experts": torch.randn(4, 32, 64).bfloat16(), "scale": torch.randn(7).bfloat16()}
+    weights = {"experts": torch.randn(4, 32, 512).bfloat16(), "scale": torch.randn(7).bfloat16()}
     pack_model(block.write_folder(folder.parent / f"{folder.name}-plain", weights), folder)
     return weights
 
@@ -160,6 +160,14 @@ def test_packed_weights_of_more_dimensions_keep_their_shape(tmp_path, snapshot):
         assert found.keys() == weights.keys()
         for name, one in weights.items():
             assert torch.equal(found[name], one), (folder, name)
+
+
+def test_tight_weights_are_unpacked(tmp_path):
+    weights = packed_stack(tmp_path / "packed")
+    assert _native.command(["buddy", "pack", str(tmp_path / "packed-plain"), "--tight", "--out", str(tmp_path / "tight")]) == 0
+    assert b"bf16-tight" in (tmp_path / "tight/model.safetensors").read_bytes()
+    found = dict(block.weights_of(str(tmp_path / "tight")))
+    assert found.keys() == weights.keys() and all(torch.equal(found[name], one) for name, one in weights.items())
 
 
 def test_a_changed_file_is_refused_in_a_folder_and_from_the_hub(tmp_path, snapshot):

@@ -12,7 +12,7 @@ pub enum Weights<'a> {
     Frozen(&'a FrozenBuffer<'a>),
     /// Written at any time, its overflow in slots.
     Written(&'a WritableMatrix<'a>),
-    /// Packed once, to fewer bytes; slower than frozen weights from 16 tokens on.
+    /// Packed once, to fewer bytes; slower than frozen weights for up to 512 tokens.
     Tight(&'a TightMatrix<'a>),
 }
 
