@@ -324,8 +324,9 @@ def packs(module: nn.Module) -> bool:
 
 
 class BuddyCacheLayer(CacheLayerMixin):
-    """The packed KV cache of a layer. On a GPU of compute capability 9.0, head dimensions of 64 and
-    128 are paged and can be attended to in place; elsewhere whole blocks of tokens are packed."""
+    """The packed KV cache of a layer. On a GPU whose shared memory holds a CTA of attention (compute
+    capability 9.0; 10.0 has as much, and was never tried), head dimensions of 64 and 128 are paged
+    and can be attended to in place; elsewhere whole blocks of tokens are packed."""
 
     is_sliding, is_croppable = False, True
 
@@ -339,7 +340,7 @@ class BuddyCacheLayer(CacheLayerMixin):
             raise ValueError(f"BuddyCache holds bfloat16, not {self.dtype}: load the model with dtype='bfloat16'")
         self.pages, self.blocks, self.tail = None, [], None
         sequences, heads, _, head = key_states.shape
-        if key_states.is_cuda and head in PAGED_HEADS and torch.cuda.get_device_capability(key_states.device) >= (9, 0):
+        if key_states.is_cuda and head in PAGED_HEADS and _native.kv_attends(device_and_stream(key_states)):
             from .llm.cache import SMALL, PagedCache
 
             self.pages = PagedCache(1, heads, head, sequences, self.capacity, key_states.device, SMALL / self.layers)

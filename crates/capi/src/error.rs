@@ -68,7 +68,10 @@ impl Failure {
                 Error::DeviceMemory { .. } | Error::Full { .. } => 6,
                 Error::Pinned { .. } => 7,
                 Error::NoKernels { .. } => 8,
-                Error::NoCompiler { .. } | Error::Compile { .. } | Error::TooOld { .. } => 9,
+                Error::NoCompiler { .. }
+                | Error::Compile { .. }
+                | Error::TooOld { .. }
+                | Error::SharedMemory { .. } => 9,
                 Error::Driver { .. } | Error::Vendor(_) => 10,
                 Error::Lost { .. } | Error::Refused { .. } => 11,
                 Error::Range { .. }

@@ -59,6 +59,20 @@ pub enum Error {
         /// The GPU's architecture.
         has: u32,
     },
+    /// A CTA of the program needs more shared memory than the GPU can give it.
+    #[error(
+        "{program} needs {needs} bytes of shared memory for a CTA; a CTA of this GPU, sm_{gpu}, has at most {has}"
+    )]
+    SharedMemory {
+        /// The program.
+        program: String,
+        /// Its bytes.
+        needs: u32,
+        /// The GPU's bytes.
+        has: u32,
+        /// The GPU's architecture.
+        gpu: u32,
+    },
     /// A kernel fails to compile.
     #[error("{program} does not compile: {log}")]
     Compile {

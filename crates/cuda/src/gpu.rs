@@ -26,7 +26,7 @@ use crate::{
     kv::KvKernels,
     linear::LinearKernels,
     matrix::ExternalKernels,
-    source::Source,
+    source::{AttentionBlock, Source},
     survey::Scratch,
     tight::TightKernels,
 };
@@ -40,6 +40,7 @@ struct Inner {
     /// The architecture as a number: 90 for `sm_90`.
     capability: u32,
     multiprocessors: u32,
+    shared: SharedMemory,
     driver: i32,
     /// The reason why the context was lost, if it was.
     lost: OnceLock<String>,
@@ -52,6 +53,17 @@ struct Inner {
     external: Mutex<Option<Arc<ExternalKernels>>>,
     tight: Mutex<Option<Arc<TightKernels>>>,
     csr: Mutex<Option<Arc<CsrKernels>>>,
+}
+
+/// Bytes of shared memory, as the driver reports them.
+#[derive(Debug, Clone, Copy)]
+struct SharedMemory {
+    /// The most of a CTA.
+    block: u32,
+    /// All of an SM.
+    multiprocessor: u32,
+    /// Taken by the driver for each CTA besides.
+    reserved: u32,
 }
 
 impl fmt::Debug for Gpu {
@@ -114,10 +126,19 @@ impl Gpu {
     fn of(context: Arc<CudaContext>) -> Result<Self, Error> {
         let driver_error = |what| move |error: DriverError| Error::Driver { what, reason: reason(error) };
         let (major, minor) = context.compute_capability().map_err(driver_error("describe the GPU"))?;
-        let multiprocessors = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let attribute = |which| {
+            context.attribute(which).map(|value| value as u32).map_err(driver_error("describe the GPU"))
+        };
+        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared = SharedMemory {
+            block: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            multiprocessor: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+            reserved: attribute(Attribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)?,
+        };
         Ok(Self(Arc::new(Inner {
             capability: (10 * major + minor) as u32,
-            multiprocessors: multiprocessors.map_err(driver_error("describe the GPU"))? as u32,
+            multiprocessors,
+            shared,
             driver: driver::version().map_err(driver_error("tell its version"))?,
             context,
             lost: OnceLock::new(),
@@ -246,10 +267,7 @@ impl Gpu {
     /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's log, or a
     /// driver error.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
-        let (needs, has) = (source.least, self.0.capability);
-        if !source.is_for(has) {
-            return Err(Error::TooOld { program: source.name.clone(), needs, has });
-        }
+        self.fits(source, 0)?;
         let options = source.options(&format!("sm_{}", self.0.capability));
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();
@@ -304,6 +322,32 @@ impl Gpu {
     /// Returns the number of SMs, the CTAs of a persistent kernel.
     pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors
+    }
+
+    /// Returns the CTAs with `shared` bytes of shared memory each that an SM can hold.
+    pub(crate) fn resident(&self, shared: u32) -> u32 {
+        self.0.shared.multiprocessor / (shared + self.0.shared.reserved).max(1)
+    }
+
+    /// Fails unless attention in place runs here: it needs compute capability 9.0 or later, and all
+    /// the shared memory that an SM of such a datacentre GPU has.
+    ///
+    /// # Errors
+    /// [`Error::TooOld`] or [`Error::SharedMemory`].
+    pub fn attends(&self) -> Result<(), Error> {
+        self.fits(&Source::kv(), AttentionBlock::MOST_SHARED)
+    }
+
+    /// Fails if a program is not for this GPU, or needs more shared memory for a CTA.
+    fn fits(&self, source: &Source, shared: u32) -> Result<(), Error> {
+        let (program, gpu, has) = (source.name.clone(), self.0.capability, self.0.shared.block);
+        if !source.is_for(gpu) {
+            return Err(Error::TooOld { program, needs: source.least, has: gpu });
+        }
+        if shared > has {
+            return Err(Error::SharedMemory { program, needs: shared, has, gpu });
+        }
+        Ok(())
     }
 
     /// Returns the driver's CUDA version, such as 13000.

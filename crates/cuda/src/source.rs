@@ -81,10 +81,13 @@ pub(crate) struct AttentionBlock {
 }
 
 impl AttentionBlock {
+    /// The most shared memory of a CTA of any shape.
+    pub(crate) const MOST_SHARED: u32 = 227 << 10;
+
     /// Returns the stream-K shape: one CTA per SM, with all its shared memory. Four teams were 2%
     /// faster than five and six on an H200; more columns take more registers.
     pub(crate) fn of_runs(columns: u32) -> Self {
-        Self { teams: if columns <= 8 { 4 } else { 3 }, shared: 227 << 10, cluster: 1 }
+        Self { teams: if columns <= 8 { 4 } else { 3 }, shared: Self::MOST_SHARED, cluster: 1 }
     }
 
     /// Returns the shape for clusters, of up to 8 columns: two CTAs per SM.

@@ -37,11 +37,18 @@ fn with(
     KvCache::over(&gpu, shape(of), memory).and_then(|cache| enqueue(&cache, &stream)).map_err(error::gpu)
 }
 
+/// Returns true if attention in place runs on a GPU.
+#[pyfunction]
+pub(crate) fn kv_attends(device: Device) -> PyResult<bool> {
+    Ok(gpu(device)?.is_some_and(|(gpu, _)| gpu.attends().is_ok()))
+}
+
 /// Returns the bytes of entries, overflow, metadata, and attention's scratch memory for this number
-/// of sequences.
+/// of sequences. Fails on a GPU without attention in place, with the reason.
 #[pyfunction]
 pub(crate) fn kv_bytes(device: Device, of: Shape, sequences: u32) -> PyResult<(u64, u64, u64, u64)> {
     let (gpu, _) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
+    gpu.attends().map_err(error::gpu)?;
     let shape = shape(of).check().map_err(error::gpu)?;
     let bytes = shape.bytes();
     let scratch = shape.scratch_bytes(sequences, gpu.multiprocessors());

@@ -39,6 +39,8 @@ mod _native {
     #[pymodule_export]
     use super::experts::{experts_combine, experts_linear, experts_route, experts_scratch_bytes};
     #[pymodule_export]
+    use super::kv::kv_attends;
+    #[pymodule_export]
     use super::kv::{kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
     #[pymodule_export]
     use super::linear::{linear, linear_counter_bytes, linear_load, linear_prefetched, linear_scratch_bytes};

@@ -14,7 +14,7 @@ from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMetho
 from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, UnquantizedEmbeddingMethod, VocabParallelEmbedding
 
-from . import NAME
+from . import NAME, operators
 from .experts import BuddyExpertsMethod, why_plain
 from .fusion import watch_modules
 from .linear import BuddyLinearMethod
@@ -96,7 +96,7 @@ class BuddyConfig(QuantizationConfig):
         config = get_current_vllm_config()
         if config.lora_config is not None:
             raise ValueError("quantization='buddy' does not take LoRA adapters yet: leave out enable_lora, or quantization='buddy'")
-        if self.options.fused:
+        if self.options.fused and operators.has_fused_kernels():
             watch_modules()
         if any(f".{one}." in f".{prefix}." for one in self.options.modules_to_not_convert):
             self.progress.plain[prefix] = "modules_to_not_convert"

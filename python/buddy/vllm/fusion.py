@@ -17,6 +17,7 @@ from vllm.model_executor.layers.layernorm import RMSNorm
 from vllm.model_executor.layers.linear import MergedColumnParallelLinear
 
 from ..llm.decoder import GROUP, interleave_gate_up as interleave
+from .operators import has_fused_kernels
 
 __all__ = ["GROUP", "interleave", "watch_modules"]
 
@@ -40,7 +41,7 @@ def _on_module(parent: torch.nn.Module, name: str, module: torch.nn.Module | Non
 
     config = get_current_vllm_config_or_none()
     found = config.quant_config if config is not None else None
-    if not isinstance(found, BuddyConfig) or not found.options.fused:
+    if not isinstance(found, BuddyConfig) or not found.options.fused or not has_fused_kernels():
         return
     if type(module) is RMSNorm:
         if name in NORMS:

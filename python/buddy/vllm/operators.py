@@ -71,6 +71,13 @@ def is_hopper(index: int) -> bool:
     return torch.cuda.get_device_capability(index) == (9, 0)
 
 
+@functools.cache
+def has_fused_kernels() -> bool:
+    """Returns whether norms and SwiGLU have kernels: on the CPU, and on GPUs from compute capability
+    9.0 on."""
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0)
+
+
 _scratch_bytes = functools.lru_cache(1 << 16)(_native.linear_scratch_bytes)
 
 

@@ -26,10 +26,10 @@ def load(folder: pathlib.Path) -> ctypes.CDLL:
     return driver
 
 
-def plan_of(matrix):
-    """Returns the plan of a packed matrix as on a GPU, with an aligned buffer."""
+def plan_of(matrix, gpu: int = 0):
+    """Returns the plan of a packed matrix as on a GPU of `driver.c`, with an aligned buffer."""
     matrix.data = aligned(matrix.data.numel()).copy_(matrix.data)
-    plan, native = matrix.plan, _native.LinearPlan(0, matrix.codec, *matrix.shape, matrix.data.numel())
+    plan, native = matrix.plan, _native.LinearPlan(gpu, matrix.codec, *matrix.shape, matrix.data.numel())
     plan.scratch_bytes = native.scratch_bytes
     plan.device, plan.enqueue, plan.counter_bytes, plan.scratch = -1, native.enqueue, native.counter_bytes(512), {}
     return plan

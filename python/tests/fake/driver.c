@@ -8,16 +8,30 @@ typedef uint64_t u64;
 typedef uint32_t u32;
 
 static void* current;
-int fake_launches, fake_capturing, fake_overlaps, fake_memsets, fake_modules;
+int fake_launches, fake_capturing, fake_overlaps, fake_memsets, fake_modules, fake_blocks;
 unsigned char fake_view[96];  // first argument of the last launch: a linear layer's or a frozen buffer's view
 const char* fake_kernel;      // name of the launched kernel
+
+// GPUs of several architectures: compute capability, shared memory of an SM and of a CTA (CUDA C++ Programming Guide, table of
+// technical specifications).
+static const struct { int major, minor, of_sm, of_cta; } cards[] = {
+    {9, 0, 228 << 10, 227 << 10}, {8, 0, 164 << 10, 163 << 10}, {8, 9, 100 << 10, 99 << 10}, {10, 0, 228 << 10, 227 << 10}, {12, 0, 100 << 10, 99 << 10}};
 
 // The driver.
 int cuInit(u32 flags) { return 0; }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGet(int* device, int number) { return *device = number, 0; }
-int cuDeviceGetCount(int* count) { return *count = 1, 0; }
-int cuDeviceGetAttribute(int* value, int attribute, int device) { return *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 132, 0; }
+int cuDeviceGetCount(int* count) { return *count = sizeof cards / sizeof *cards, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    switch (attribute) {
+        case 75: return *value = cards[device].major, 0;
+        case 76: return *value = cards[device].minor, 0;
+        case 81: return *value = cards[device].of_sm, 0;
+        case 97: return *value = cards[device].of_cta, 0;
+        case 111: return *value = 1 << 10, 0;  // reserved for each CTA
+        default: return *value = 132, 0;
+    }
+}
 int cuDevicePrimaryCtxRetain(void** context, int device) { return *context = (void*)7, 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
 int cuCtxGetCurrent(void** context) { return *context = current, 0; }
@@ -37,7 +51,7 @@ int cuLaunchKernelEx(const void* config, void* function, void** arguments, void*
     fake_kernel = function;
     // Attributes of 72 bytes each begin with their id; 6 is programmatic stream serialisation.
     const unsigned char* attributes = ((unsigned char* const*)config)[5];
-    fake_overlaps = 0;
+    fake_overlaps = 0, fake_blocks = ((const int*)config)[0];
     for (u32 i = 0; i < ((const u32*)config)[12]; i++) fake_overlaps |= *(const u32*)(attributes + 72 * i) == 6;
     return fake_launches++, 0;
 }

@@ -84,6 +84,18 @@ def test_fused_layers_round_as_plain_ones():
     assert torch.equal(packed.mlp(x.bfloat16()), mlp)
 
 
+def test_a_gpu_before_hopper_keeps_norms_and_activations(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for capability, fuses in [((8, 0), False), ((8, 9), False), ((9, 0), True), ((12, 0), True)]:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
+        assert operators.has_fused_kernels.__wrapped__() == fuses
+    monkeypatch.undo()
+    monkeypatch.setattr("buddy.vllm.fusion.has_fused_kernels", lambda: False)
+    plain, packed = loaded(None), loaded(BuddyConfig(Options(fused=True)))
+    x = torch.randn(3, block.HIDDEN).bfloat16()
+    assert packed.mlp.act_fn(x).shape[-1] == block.HIDDEN // 2 and torch.equal(packed(IDS), plain(IDS))
+
+
 def test_another_forward_keeps_its_activation():
     class Scaled(block.MLP):
         def forward(self, x):

@@ -97,7 +97,8 @@ impl KvCache<'_> {
     /// Enqueues attention of the last tokens of each sequence over the cache.
     ///
     /// # Errors
-    /// [`Error::Kv`], [`Error::Shape`], or an error of the compiler or the driver.
+    /// [`Error::Kv`], [`Error::Shape`], as for [`Gpu::attends`](crate::Gpu::attends), or an error of
+    /// the compiler or the driver.
     ///
     /// # Safety
     /// Lengths count tokens that were appended, and the page table holds pages of the cache for all
@@ -183,6 +184,7 @@ impl KvCache<'_> {
         if let Some(kernel) = known.get(&key) {
             return Ok(kernel.clone());
         }
+        self.gpu.attends()?;
         let module = self.gpu.module(&plan.source("Packed", key.0, key.1, fresh))?;
         let kernel = self.gpu.check("find the kernels", module.load_function("attention"))?;
         // Two CTAs of a cluster fit an SM only with all its shared memory. A size that differs from

@@ -47,7 +47,8 @@ pub enum Output {
     /// fp32, unrounded.
     Fp32,
     /// bf16 of silu(gate) * value, for weights in which eight rows of gates alternate with eight
-    /// rows of values: half as many outputs as rows. On Hopper, for up to 1536 tokens.
+    /// rows of values: half as many outputs as rows. On Hopper, for up to 1536 tokens; by the portable
+    /// kernel of other GPUs, for up to 32 and not for tight weights.
     Gated,
 }
 
@@ -163,7 +164,7 @@ impl Linear<'_> {
     ///
     /// # Errors
     /// [`Error::Weights`], [`Error::Shape`] for memory that does not fit the weights,
-    /// [`Error::TooOld`] before Hopper, or a driver error.
+    /// [`Error::Vendor`] for a plan that needs cuBLASLt, or an error of the compiler or the driver.
     pub fn start(&self, on: &CudaStream) -> Result<(), Error> {
         self.start_with(on, None)
     }
@@ -201,9 +202,9 @@ impl Linear<'_> {
             Plan::Narrow(narrow) => self.narrow(on, narrow, view()),
             Plan::Wide(wide) => self.wide(on, wide, view()),
             Plan::Portable(eights) => self.portable(on, eights, view()),
-            Plan::Plain(_) if self.output == Output::Gated => {
-                Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 1536 tokens" })
-            }
+            Plan::Plain(_) if self.output == Output::Gated => Err(Error::Weights {
+                what: "gates are computed for up to 1536 tokens on Hopper, on other GPUs for up to 32",
+            }),
             Plan::Plain(pieces) => self.plain(on, sizes, pieces, work),
         }
     }
