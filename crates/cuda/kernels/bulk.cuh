@@ -143,9 +143,14 @@ BUDDY_FN bool elect_one() {
 
 // Programmatic dependent launch: the next kernel in the stream may start once all CTAs have called
 // `launch_dependent_grids`. It calls `wait_on_dependent_grids` before it touches memory that the
-// preceding kernel uses.
+// preceding kernel uses. Before Hopper a kernel starts when the preceding one has ended.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+BUDDY_FN void launch_dependent_grids() {}
+BUDDY_FN void wait_on_dependent_grids() {}
+#else
 BUDDY_FN void launch_dependent_grids() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 BUDDY_FN void wait_on_dependent_grids() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
 
 // Adds to a counter with release; returns its previous value. Orders one thread: other lanes
 // synchronise with it before, and after the fence of the reader.

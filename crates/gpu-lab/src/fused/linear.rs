@@ -25,8 +25,7 @@ crate::lab::device_struct!(Shape { rows: u32, columns: u32, tokens: u32 });
 /// Returns the kernels that make the data and check the results; the layers' kernels are the
 /// library's.
 pub(super) fn source() -> Source {
-    // Programmatic dependent launch.
-    Source { least: 90, ..program("linear_data.cu", include_str!("../../kernels/linear_data.cu"), &[]) }
+    program("linear_data.cu", include_str!("../../kernels/linear_data.cu"), &[])
 }
 
 /// A matrix, plain and frozen, in several copies, with scratch memory.
