@@ -50,7 +50,7 @@ pub(crate) struct Llm {
     #[arg(long)]
     packed_kv: bool,
 
-    /// Assume fused kernels for packed weights on a GPU that has none; they need Hopper today
+    /// Assume Hopper's kernels for packed weights on another GPU, which would unpack each layer
     #[arg(long)]
     fused: bool,
 
@@ -201,10 +201,11 @@ fn remarks(found: &Estimate, assumed: bool) -> String {
         found.plain.us / found.packed.us
     );
     if found.packed.weights == Weights::Unpacked {
-        text += "This GPU has no fused kernels: each layer is unpacked first. --fused assumes them.\n";
+        text += "Modelled without fused kernels, which need Hopper: each layer is unpacked first. The portable\n\
+                 kernel for up to 32 tokens is not modelled. --fused assumes Hopper's kernels.\n";
     }
     if assumed {
-        text += "Assumed: fused kernels as efficient as on an H200; none runs on this GPU today.\n";
+        text += "Assumed: fused kernels as efficient as on an H200; those do not run on this GPU.\n";
     }
     if found.shape.experts.is_some() {
         text += "Experts are chosen evenly, and plain ones are assumed as efficient as plain layers.\n";

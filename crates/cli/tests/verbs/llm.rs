@@ -65,13 +65,13 @@ fn a_prefill_and_experts_and_a_config_are_estimated() {
 fn a_gpu_without_fused_kernels_says_so() {
     let today = llm(&["--spec", "b200"]);
     assert!(
-        today.stdout.contains("unpack weights") && today.stdout.contains("--fused assumes them"),
+        today.stdout.contains("unpack weights") && today.stdout.contains("--fused assumes Hopper's kernels"),
         "{}",
         today.stdout
     );
     let assumed = llm(&["--spec", "b200", "--fused"]);
     assert!(
-        !assumed.stdout.contains("unpack weights") && assumed.stdout.contains("none runs on this GPU today")
+        !assumed.stdout.contains("unpack weights") && assumed.stdout.contains("those do not run on this GPU")
     );
 }
 

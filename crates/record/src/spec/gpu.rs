@@ -263,7 +263,8 @@ pub struct Training {
 pub struct Tensor {
     /// Dense bf16 operations with fp32 sums per SM and cycle; a multiply-add is two.
     pub bf16_flops_per_cycle: u32,
-    /// True if Buddy's fused kernels for packed weights run on it (compute capability 9.0).
+    /// True if it has Buddy's fast kernels for packed weights (compute capability 9.0). The portable one
+    /// of other GPUs is not modelled.
     #[serde(default)]
     pub fused_kernels: bool,
 }
