@@ -37,6 +37,7 @@ const TARGETS: [(&str, fn(&[u8])); 19] = [
     ("sweep", |bytes| text(bytes, settings::plan)),
     ("trace", traces::read),
     ("xz", traces::xz),
+    ("tracez", traces::tracez),
 ];
 
 static CHOSEN: LazyLock<fn(&[u8])> = LazyLock::new(|| {

@@ -1,6 +1,6 @@
-//! Reads any bytes as a packed trace, as Accel-Sim text and as `.xz`: instructions or an error, in
-//! bounded memory. Checksums of packed traces are corrected first, so that later checks are
-//! reached.
+//! Reads any bytes as a packed trace, as Accel-Sim text, as `.xz` and as `.tracez`: instructions or
+//! an error, in bounded memory. Checksums of packed traces are corrected first, so that later checks
+//! are reached.
 
 use std::io::Cursor;
 
@@ -22,6 +22,12 @@ pub(crate) fn read(bytes: &[u8]) {
 
 pub(crate) fn xz(bytes: &[u8]) {
     if let Ok(mut kernel) = accel::Reader::new_xz("fuzz", Cursor::new(bytes.to_vec())) {
+        let _ = kernel.fill(At { block: 0, warp: 0, step: 0 }, &mut Code::default());
+    }
+}
+
+pub(crate) fn tracez(bytes: &[u8]) {
+    if let Ok(mut kernel) = accel::Reader::new_tracez("fuzz", Cursor::new(bytes.to_vec())) {
         let _ = kernel.fill(At { block: 0, warp: 0, step: 0 }, &mut Code::default());
     }
 }

@@ -17,10 +17,10 @@ const PACKED: &str = ".warps";
 
 /// Returns whether a file of this name is a kernel trace.
 pub fn is_kernel(name: &str) -> bool {
-    [".traceg", ".traceg.xz", PACKED].iter().any(|end| name.ends_with(end))
+    [".traceg", ".traceg.xz", ".tracez", PACKED].iter().any(|end| name.ends_with(end))
 }
 
-/// Opens a kernel trace: packed if the name ends in `.warps`, else Accel-Sim text.
+/// Opens a kernel trace: packed if the name ends in `.warps`, else Accel-Sim's.
 ///
 /// # Errors
 /// [`Error`] if the file cannot be read or its header is malformed.

@@ -100,7 +100,8 @@ impl Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inst {
     base: u64,
-    /// Stride in bytes, or for a list the index of its first address.
+    /// Stride in bytes, or for a list the index of its first address, or for a product of a warpgroup
+    /// the columns of its result.
     stride: i32,
     /// Active mask: lanes that are not predicated off.
     pub mask: u32,
@@ -150,6 +151,21 @@ impl Inst {
     pub fn at(mut self, base: u64, stride: i32, width: u8) -> Self {
         (self.base, self.stride, self.width) = (base, stride, width);
         self
+    }
+
+    /// Sets the columns of a warpgroup product's result; 0 for any other instruction without access.
+    #[inline]
+    pub(crate) fn of_columns(mut self, columns: u16) -> Self {
+        if self.op == Op::Tensor && self.width == 0 {
+            self.stride = columns.into();
+        }
+        self
+    }
+
+    /// Returns the columns of a warpgroup product's result; 0 for all other instructions.
+    #[inline]
+    pub fn columns(&self) -> u64 {
+        if self.op == Op::Tensor && self.width == 0 { u64::from(self.stride.unsigned_abs()) } else { 0 }
     }
 
     /// Moves the access to another base address.

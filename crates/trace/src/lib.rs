@@ -3,7 +3,7 @@
 //! A [`Kernel`] supplies the [instructions](Inst) of its warps in chunks. A [generated](pattern)
 //! kernel makes each chunk on demand from a small description, so a billion instructions need no
 //! file. A traced kernel reads a file and holds only the blocks in execution: the [text](accel) of
-//! Accel-Sim's tracer, plain or compressed with xz, or our [packed] format.
+//! Accel-Sim's tracer, plain, compressed with xz or in its `.tracez`, or our [packed] format.
 
 #![forbid(unsafe_code)]
 

@@ -46,7 +46,7 @@ pub(crate) fn classify(opcode: &str) -> Option<Op> {
         | "DEPBAR" | "MEMBAR" | "FENCE" | "CCTL" | "CCTLL" | "CCTLT" | "ERRBAR" | "S2R" | "CS2R" | "S2UR"
         | "CS2UR" | "B2R" | "R2B" | "VOTE" | "VOTEU" | "MATCH" | "KILL" | "BPT" | "ULDC" | "LEPC"
         | "PMTRIG" | "LDGDEPBAR" | "ARRIVES" | "GETLMEMBASE" | "SETLMEMBASE" | "ELECT" | "RPCMOV"
-        | "ACQBULK" => Op::Control,
+        | "ACQBULK" | "SYNCS" | "WARPGROUP" | "USETMAXREG" | "UCGABAR_ARV" | "UCGABAR_WAIT" => Op::Control,
         // Uniform datapath: `U` and the name of the vector instruction.
         name if name.strip_prefix('U').is_some_and(is_uniform) => Op::Control,
         _ => Op::Unknown,
@@ -86,6 +86,26 @@ fn is_uniform(name: &str) -> bool {
             | "VIADD"
             | "CLEA"
     )
+}
+
+/// Returns whether an opcode is a bulk copy by the copy engine, which has no timing model.
+pub(crate) fn is_bulk_copy(opcode: &str) -> bool {
+    let name = opcode.split('.').next().unwrap_or_default();
+    matches!(name, "UTMALDG" | "UTMASTG" | "UTMAPF" | "UTMAREDG" | "UBLKCP" | "UBLKPF" | "UBLKRED")
+}
+
+/// Returns whether an opcode with addresses accesses a barrier object in shared memory.
+pub(crate) fn is_barrier_object(opcode: &str) -> bool {
+    opcode.split('.').next() == Some("SYNCS")
+}
+
+/// Returns the columns of a warpgroup product's result, the `N` of `HGMMA.64xNxK`; 0 for all other
+/// opcodes.
+pub(crate) fn columns(opcode: &str) -> u16 {
+    let mut parts = opcode.split('.');
+    let is_product = parts.next().is_some_and(|name| name.ends_with("GMMA"));
+    let shape = parts.find_map(|part| part.strip_prefix("64x")).filter(|_| is_product);
+    shape.and_then(|rest| rest.split('x').next()?.parse().ok()).filter(|columns| *columns <= 256).unwrap_or(0)
 }
 
 /// Returns the bytes per lane, from the opcode's suffix.
@@ -168,6 +188,10 @@ mod tests {
             ("ATOMS.POPC.INC.32", Op::StoreShared),
             ("SHFL.BFLY", Op::Shuffle),
             ("UIADD3.X", Op::Control),
+            ("HGMMA.64x256x16.F32.BF16", Op::Tensor),
+            ("WARPGROUP.DEPBAR.LE", Op::Control),
+            ("SYNCS.PHASECHK.TRANS64.TRYWAIT", Op::Control),
+            ("UTMALDG.2D", Op::Unknown),
             ("UNHEARD.OF", Op::Unknown),
             ("SOMETHING.NEW", Op::Unknown),
         ];
@@ -176,5 +200,19 @@ mod tests {
         }
         assert_eq!((classify("LD.E.64"), width("LD.E.64")), (None, 8));
         assert_eq!(width("IMAD.WIDE.U32"), 4);
+    }
+
+    #[test]
+    fn columns_are_those_of_warpgroup_products_alone() {
+        for (opcode, wanted) in [
+            ("HGMMA.64x256x16.F32.BF16", 256),
+            ("QGMMA.SP.64x8x64.F16.E4M3.E4M3", 8),
+            ("HGMMA.64x512x16", 0),
+            ("HGMMA", 0),
+            ("HMMA.16816.F32", 0),
+            ("UNHEARD.64x256x16", 0),
+        ] {
+            assert_eq!(columns(opcode), wanted, "{opcode}");
+        }
     }
 }

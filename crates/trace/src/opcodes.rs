@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{Op, Problem, opcode::classify};
+use crate::{
+    Op, Problem,
+    opcode::{classify, is_barrier_object},
+};
 
 /// Largest number of opcodes per kernel; all of SASS with its suffixes is fewer.
 const MAX_OPCODES: usize = 1 << 12;
@@ -65,6 +68,7 @@ fn unknown_suffix(name: &str, addresses: bool) -> Option<&'static str> {
     let op = classify(name);
     match (addresses, op) {
         (_, Some(Op::Unknown)) => Some(""),
+        (true, _) if is_barrier_object(name) => None,
         (true, Some(op)) if !has_addresses(op) => Some(" (with addresses)"),
         (false, None) => Some(" (without addresses)"),
         (false, Some(op)) if has_addresses(op) && op != Op::LoadConstant => Some(" (without addresses)"),
@@ -94,6 +98,8 @@ mod tests {
             ("IADD3", true, Some("IADD3 (with addresses)")),
             ("NEVER.HEARD.OF", true, Some("NEVER.HEARD.OF")),
             ("UBLKCP", false, Some("UBLKCP")),
+            ("SYNCS.ARRIVE.TRANS64.A1T0", true, None),
+            ("WARPGROUP.ARRIVE", false, None),
         ];
         for (index, (name, addresses, _)) in cases.into_iter().enumerate() {
             let number = opcodes.intern(name, addresses).unwrap();

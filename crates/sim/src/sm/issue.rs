@@ -38,12 +38,16 @@ impl Sm {
             op => {
                 let index = op as usize;
                 let mut interval = out.params.interval[index];
+                // A warpgroup product of 64 x N: each of its warps computes 16 rows, two columns a cycle.
+                let product = inst.columns() / 2;
+                interval = interval.max(product);
                 if interval < out.params.read_cycles && inst.src[1] != NO_REGISTER {
                     interval =
                         interval.max(self.read_cycles(slot, &inst, same_warp, out.params.register_banks));
                 }
                 self.scheds[sched].unit_free[unit(op)] = now + interval;
-                self.write(slot, inst.dst, inst.written(), (now + out.params.latency[index]) << 1);
+                let latency = out.params.latency[index].max(product);
+                self.write(slot, inst.dst, inst.written(), (now + latency) << 1);
                 // A comparison writes a predicate register, which traces do not name.
                 if inst.dst == NO_REGISTER && op != Op::Control {
                     self.warps[slot].predicate = now + out.params.predicate;

@@ -11,6 +11,9 @@ pub(super) struct Header {
     pub(super) shared_base: u64,
     /// Words before the PC: a source line, or in old versions block and warp.
     pub(super) leading_words: usize,
+    /// True for version 6: registers of every kind, a flag behind the sources of warpgroup products,
+    /// and bulk copies with fields of their own.
+    pub(super) is_version_6: bool,
 }
 
 /// Reads the header and leaves `lines` after the first line that begins with `#`.
@@ -20,6 +23,7 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
         launch: Launch { registers: 0, ..Launch::linear("", 0, 0) },
         shared_base: 0,
         leading_words: 0,
+        is_version_6: false,
     };
     let (mut version, mut lineinfo) = (5, 0);
     loop {
@@ -36,7 +40,7 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
                 "nregs" => header.launch.registers = number(value)?,
                 "shmem base_addr" => header.shared_base = hex(value)?,
                 "accelsim tracer version" => {
-                    version = within("the tracer's version", value, 1..=5, "1 to 5")?
+                    version = within("the tracer's version", value, 1..=6, "1 to 6")?
                 }
                 "enable lineinfo" => lineinfo = within("enable lineinfo", value, 0..=1, "0 or 1")?,
                 _ => {}
@@ -49,6 +53,7 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
     header.launch.grid = grid.ok_or_else(|| lines.error(Problem::Header("grid dim")))?;
     header.launch.block = block.ok_or_else(|| lines.error(Problem::Header("block dim")))?;
     header.leading_words = if version < 3 { 4 } else { usize::from(lineinfo != 0) };
+    header.is_version_6 = version == 6;
     check_launch(&header.launch).map_err(|problem| lines.error(problem))?;
     Ok(header)
 }

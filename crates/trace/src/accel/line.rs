@@ -1,6 +1,10 @@
 //! One instruction line:
 //! `PC MASK ndst [R%d] OPCODE nsrc [R%d ...] width [mode addresses] imm`.
 //!
+//! Version 6 has registers of every kind (`R`, `UR`, `P`, `UP`), a flag behind the sources of warpgroup
+//! products, and bulk copies with a barrier and the addresses of a box. Uniform registers and
+//! predicates are not modelled.
+//!
 //! The words between mask and addresses are the same on each execution of an instruction. They are
 //! parsed once and compared afterwards.
 
@@ -45,6 +49,8 @@ enum Access {
         load: bool,
         width: u8,
     },
+    /// A bulk copy of version 6.
+    Bulk,
 }
 
 impl Parser {
@@ -78,7 +84,7 @@ impl Parser {
             Some(behind) if behind.first().is_some_and(u8::is_ascii_whitespace) => behind,
             _ => {
                 words.rest = rest;
-                self.known[place] = Instruction::read(&mut words, rest, &mut self.opcodes)?;
+                self.known[place] = Instruction::read(&mut words, rest, header, &mut self.opcodes)?;
                 words.rest
             }
         };
@@ -91,19 +97,33 @@ impl Parser {
 }
 
 impl Instruction {
-    fn read(words: &mut Words<'_>, rest: &[u8], opcodes: &mut Opcodes) -> Result<Self, Problem> {
-        let dst = registers(words, "the number of destination registers", 1, "0 or 1")?[0];
+    fn read(
+        words: &mut Words<'_>,
+        rest: &[u8],
+        header: &Header,
+        opcodes: &mut Opcodes,
+    ) -> Result<Self, Problem> {
+        let is_version_6 = header.is_version_6;
+        let most =
+            if is_version_6 { (8, "at most 8", 8, "at most 8") } else { (1, "0 or 1", 4, "at most 4") };
+        let dst = registers(words, is_version_6, "the number of destination registers", (most.0, most.1))?[0];
         let name = words.next("an opcode")?;
-        let src = registers(words, "the number of source registers", 4, "at most 4")?;
+        let src = registers(words, is_version_6, "the number of source registers", (most.2, most.3))?;
+        let name = std::str::from_utf8(name).map_err(|_| unexpected("an opcode", name))?;
+        if is_version_6 && name.contains("GMMA") {
+            words.decimal("a flag of the warpgroup's products")?;
+        }
+        let is_bulk = is_version_6 && opcode::is_bulk_copy(name);
         let width = words.decimal("a width")?;
-        if width > 64 {
+        if width > 64 && !is_bulk {
             return Err(Problem::Range { what: "the access width", found: width, range: "at most 64" });
         }
-        let name = std::str::from_utf8(name).map_err(|_| unexpected("an opcode", name))?;
         let text = rest[..rest.len() - words.rest.len()].to_vec();
-        let (op, access) = resolve(name, dst, width > 0);
-        let opcode = opcodes.intern(name, width > 0)?;
-        Ok(Self { text, inst: Inst::new(op, dst, &src), access, opcode })
+        let accesses = width > 0 && !is_bulk;
+        let (op, access) = if is_bulk { (Op::Unknown, Access::Bulk) } else { resolve(name, dst, accesses) };
+        let opcode = opcodes.intern(name, accesses)?;
+        let inst = Inst::new(op, dst, &src).of_columns(opcode::columns(name));
+        Ok(Self { text, inst, access, opcode })
     }
 }
 
@@ -120,6 +140,7 @@ fn resolve(name: &str, dst: u8, addresses: bool) -> (Op, Access) {
         Some(op) if !addresses => (op, Access::None),
         Some(op) if has_addresses(op) => (op, Access::Known(width)),
         None if !addresses => (Op::Control, Access::None),
+        Some(_) if opcode::is_barrier_object(name) => (Op::AtomicShared, Access::Known(width)),
         Some(_) if name.starts_with("RED") => (Op::Reduce, Access::Known(width)),
         Some(_) if name.starts_with("ATOM") => (Op::Atomic, Access::Known(width)),
         _ => {
@@ -129,24 +150,59 @@ fn resolve(name: &str, dst: u8, addresses: bool) -> (Op, Access) {
     }
 }
 
-/// Parses a count and that many registers.
+/// Parses a count and that many registers; returns the first four vector registers.
 fn registers(
     words: &mut Words<'_>,
+    of_every_kind: bool,
     what: &'static str,
-    most: usize,
-    range: &'static str,
+    (most, range): (u64, &'static str),
 ) -> Result<[u8; 4], Problem> {
     let count = words.decimal(what)?;
-    if count > most as u64 {
+    if count > most {
         return Err(Problem::Range { what, found: count, range });
     }
-    let mut registers = [NO_REGISTER; 4];
-    for register in &mut registers[..count as usize] {
+    let (mut registers, mut found) = ([NO_REGISTER; 4], 0);
+    for _ in 0..count {
         let word = words.next("a register")?;
+        let others = [&b"UR"[..], b"UP", b"P"].into_iter().find_map(|kind| word.strip_prefix(kind));
+        if of_every_kind && others.and_then(digits).is_some() {
+            continue;
+        }
         let number = word.strip_prefix(b"R").and_then(digits).and_then(|number| u8::try_from(number).ok());
-        *register = number.ok_or_else(|| unexpected("a register R0 to R255", word))?;
+        let number = number.ok_or_else(|| unexpected("a register R0 to R255", word))?;
+        if let Some(register) = registers.get_mut(found) {
+            *register = number;
+        }
+        found += 1;
     }
     Ok(registers)
+}
+
+/// Checks the fields of a bulk copy: its barrier, a mask of blocks if it is multicast, bytes inside
+/// and outside of the tensor, and addresses. The copy has no timing model.
+fn check_bulk(words: &mut Words<'_>) -> Result<(), Problem> {
+    words.hex("the address of a barrier")?;
+    if words.decimal("a multicast flag")? != 0 {
+        words.hex("a mask of blocks")?;
+    }
+    words.decimal("the bytes of a bulk copy")?;
+    words.decimal("the bytes outside of the tensor")?;
+    let mode = words.decimal("an address mode")?;
+    match mode {
+        3 => {
+            for _ in 0..words.decimal("a number of addresses")? {
+                words.hex("an address")?;
+            }
+        }
+        4 => {
+            words.hex("a base address")?;
+            for _ in 1..words.decimal("a number of addresses")? {
+                words.signed("a difference")?;
+            }
+        }
+        _ => return Err(Problem::Range { what: "the address mode", found: mode, range: "3 or 4" }),
+    }
+    Ok(())
 }
 
 /// Parses the addresses, if any, and appends the instruction.
@@ -160,6 +216,11 @@ fn push(
 ) -> Result<(), Problem> {
     let width = match access {
         Access::None => {
+            code.push(inst);
+            return Ok(());
+        }
+        Access::Bulk => {
+            check_bulk(words)?;
             code.push(inst);
             return Ok(());
         }

@@ -1,16 +1,18 @@
 //! Line reader of trace files, with bounded line length.
 
 use std::{
-    io::{self, BufReader, Read},
+    io::{self, BufReader, Read, Seek},
     path::Path,
 };
 
 use lzma_rust2::XzReader;
 
+use super::tracez;
 use crate::{Error, Problem, files::open};
 
-/// Largest line length; 32 addresses take fewer than 800 bytes.
-const MAX_LINE_BYTES: usize = 4096;
+/// Largest line length. 32 addresses take fewer than 800 bytes; version 6 has those of a whole box of a
+/// bulk copy.
+const MAX_LINE_BYTES: usize = 1 << 16;
 /// Read size in bytes.
 const PIECE_BYTES: usize = 1 << 18;
 /// Memory limit of the xz decoder; `xz -9` needs 65 MiB.
@@ -32,13 +34,20 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file; a name ending in `.xz` is decompressed.
+    /// Opens a file; a name ending in `.xz` or `.tracez` is decompressed.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let (file, name) = (open(path)?, path.display().to_string());
-        Ok(match path.extension().is_some_and(|end| end == "xz") {
-            true => Self::compressed(&name, Box::new(file)),
-            false => Self::new(&name, Box::new(file)),
-        })
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("xz") => Ok(Self::compressed(&name, Box::new(file))),
+            Some("tracez") => Self::tracez(&name, BufReader::new(file)),
+            _ => Ok(Self::new(&name, Box::new(file))),
+        }
+    }
+
+    /// Returns the lines of a `.tracez` file.
+    pub(super) fn tracez(file: &str, reader: impl Read + Seek + Send + 'static) -> Result<Self, Error> {
+        let failed = |error| Error { file: file.to_owned(), line: 0, problem: Problem::Io(error) };
+        Ok(Self::new(file, Box::new(tracez::Text::new(reader).map_err(failed)?)))
     }
 
     /// Returns the lines of xz-compressed input.
@@ -73,7 +82,7 @@ impl Lines {
             self.line = self.next + before..self.next + before + whole.trim_ascii().len();
             self.next += bytes;
             if bytes >= MAX_LINE_BYTES {
-                let (what, range) = ("the length of this line", "under 4096 bytes");
+                let (what, range) = ("the length of this line", "under 65536 bytes");
                 return Err(self.error(Problem::Range { what, found: bytes as u64, range }));
             }
             if !self.line.is_empty() {

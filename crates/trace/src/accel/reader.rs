@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    io::Read,
+    io::{Read, Seek},
     path::Path,
 };
 
@@ -25,7 +25,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a kernel file and reads its header. A name ending in `.xz` is decompressed.
+    /// Opens a kernel file and reads its header. A name ending in `.xz` or `.tracez` is decompressed.
     ///
     /// # Errors
     /// [`Error`] if the file cannot be read or its header is malformed.
@@ -47,6 +47,14 @@ impl Reader {
     /// [`Error`] if the bytes cannot be decompressed or the header is malformed.
     pub fn new_xz(name: &str, bytes: impl Read + Send + 'static) -> Result<Self, Error> {
         Self::start(Lines::compressed(name, Box::new(bytes)))
+    }
+
+    /// Reads a kernel from a `.tracez` file.
+    ///
+    /// # Errors
+    /// [`Error`] if the file's parts are missing or the header is malformed.
+    pub fn new_tracez(name: &str, bytes: impl Read + Seek + Send + 'static) -> Result<Self, Error> {
+        Self::start(Lines::tracez(name, bytes)?)
     }
 
     fn start(mut lines: Lines) -> Result<Self, Error> {
@@ -116,6 +124,10 @@ impl Reader {
             let line = self.lines.expect("a thread block")?;
             if line == b"#END_TB" {
                 break;
+            }
+            // Version 6: the block's cluster, which is not modelled.
+            if line.starts_with(b"cluster ") && warps.iter().all(Option::is_none) {
+                continue;
             }
             let warp = value(line, "warp").and_then(digits).and_then(|warp| usize::try_from(warp).ok());
             let warp = match warp {

@@ -1,4 +1,4 @@
-//! Writes any kernel in version 5 of the tracer's format.
+//! Writes any kernel in version 5 of the tracer's format, or as `.tracez` in version 6.
 
 use std::{
     fs::File,
@@ -8,9 +8,10 @@ use std::{
 
 use lzma_rust2::{XzOptions, XzWriter};
 
+use super::tracez;
 use crate::{Addresses, At, Code, Error, Inst, Kernel, NO_REGISTER, Problem, opcode};
 
-/// Writes a kernel to a file; a name ending in `.xz` is compressed.
+/// Writes a kernel to a file; a name ending in `.xz` or `.tracez` is compressed.
 ///
 /// # Errors
 /// [`Error`] if the file cannot be written or the kernel cannot be read.
@@ -21,11 +22,13 @@ pub fn write_file(path: &Path, kernel: &mut dyn Kernel) -> Result<(), Error> {
     file.flush().map_err(failed)
 }
 
-/// Writes a kernel as text, compressed if the file's name ends in `.xz`.
+/// Writes a kernel in the form that the end of the file's name implies.
 pub(crate) fn write_named(path: &Path, mut out: impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
     let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
-    if path.extension().is_none_or(|end| end != "xz") {
-        return write(&mut out, kernel);
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("xz") => {}
+        Some("tracez") => return write_tracez(&mut out, kernel),
+        _ => return write(&mut out, kernel),
     }
     let mut xz = XzWriter::new(out, XzOptions::with_preset(6)).map_err(failed)?;
     write(&mut xz, kernel)?;
@@ -38,7 +41,7 @@ pub(crate) fn write_named(path: &Path, mut out: impl Write, kernel: &mut dyn Ker
 /// [`Error`] if `out` fails or the kernel cannot be read.
 pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
     let failed = |error| Error { file: "the trace".to_owned(), line: 0, problem: Problem::Io(error) };
-    write_header(out, kernel).map_err(failed)?;
+    write_header(out, kernel, Version::Five).map_err(failed)?;
     let launch = kernel.launch();
     let (blocks, warps, [nx, ny, _]) = (launch.blocks(), launch.warps(), launch.grid.map(u64::from));
     let (mut warp_code, mut piece) = (Vec::new(), Code::default());
@@ -46,7 +49,8 @@ pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<(), Error>
         let (x, y, z) = (block % nx, block / nx % ny, block / nx / ny);
         write!(out, "#BEGIN_TB\n\nthread block = {x},{y},{z}\n\n").map_err(failed)?;
         for warp in 0..warps {
-            let count = collect(kernel, At { block, warp, step: 0 }, &mut piece, &mut warp_code)?;
+            let at = At { block, warp, step: 0 };
+            let count = collect(kernel, at, Version::Five, &mut piece, &mut warp_code)?;
             write!(out, "warp = {warp}\ninsts = {count}\n").map_err(failed)?;
             out.write_all(&warp_code).and_then(|()| writeln!(out)).map_err(failed)?;
         }
@@ -55,7 +59,40 @@ pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<(), Error>
     Ok(())
 }
 
-fn write_header(out: &mut impl Write, kernel: &dyn Kernel) -> io::Result<()> {
+/// Writes a kernel as a `.tracez` file. Every block is a cluster of its own, and bulk copies have no
+/// bytes.
+///
+/// # Errors
+/// [`Error`] if `out` fails or the kernel cannot be read.
+pub fn write_tracez(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
+    let failed = |error| Error { file: "the trace".to_owned(), line: 0, problem: Problem::Io(error) };
+    let mut header = Vec::new();
+    write_header(&mut header, kernel, Version::Six).map_err(failed)?;
+    let launch = kernel.launch();
+    let (blocks, warps, [nx, ny, _]) = (launch.blocks(), launch.warps(), launch.grid.map(u64::from));
+    let mut writer = tracez::Writer::new(out, &header).map_err(failed)?;
+    let (mut warp_code, mut piece) = (Vec::new(), Code::default());
+    for block in 0..blocks {
+        writer.begin_block([block % nx, block / nx % ny, block / nx / ny].map(|place| place as u32), warps);
+        for warp in 0..warps {
+            let at = At { block, warp, step: 0 };
+            collect(kernel, at, Version::Six, &mut piece, &mut warp_code)?;
+            writer.warp(&warp_code).map_err(failed)?;
+        }
+    }
+    writer.finish().map_err(failed)
+}
+
+/// Version of the tracer whose lines are written.
+#[derive(Clone, Copy, PartialEq)]
+enum Version {
+    Five,
+    Six,
+}
+
+fn write_header(out: &mut impl Write, kernel: &dyn Kernel, version: Version) -> io::Result<()> {
+    // Accel-Sim chooses the table of opcodes by the binary's version; that of Hopper has the others.
+    let (binary, version) = if version == Version::Six { (90, 6) } else { (70, 5) };
     let launch = kernel.launch();
     let triple = |[x, y, z]: [u32; 3]| format!("({x},{y},{z})");
     writeln!(out, "-kernel name = {}", launch.name)?;
@@ -64,12 +101,12 @@ fn write_header(out: &mut impl Write, kernel: &dyn Kernel) -> io::Result<()> {
     writeln!(out, "-block dim = {}", triple(launch.block))?;
     writeln!(out, "-shmem = {}", launch.shared_bytes)?;
     writeln!(out, "-nregs = {}", launch.registers)?;
-    writeln!(out, "-binary version = 70")?;
+    writeln!(out, "-binary version = {binary}")?;
     writeln!(out, "-cuda stream id = 0")?;
     writeln!(out, "-shmem base_addr = 0x0000000000000000")?;
     writeln!(out, "-local mem base_addr = 0x0000000000000000")?;
     writeln!(out, "-nvbit version = none")?;
-    writeln!(out, "-accelsim tracer version = 5")?;
+    writeln!(out, "-accelsim tracer version = {version}")?;
     writeln!(out, "-enable lineinfo = 0\n")?;
     writeln!(
         out,
@@ -79,7 +116,13 @@ fn write_header(out: &mut impl Write, kernel: &dyn Kernel) -> io::Result<()> {
 }
 
 /// Collects the instruction lines of one warp; returns their number.
-fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Vec<u8>) -> Result<u64, Error> {
+fn collect(
+    kernel: &mut dyn Kernel,
+    mut at: At,
+    version: Version,
+    piece: &mut Code,
+    lines: &mut Vec<u8>,
+) -> Result<u64, Error> {
     lines.clear();
     let mut count = 0;
     loop {
@@ -91,7 +134,7 @@ fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Ve
         for (index, inst) in piece.insts().iter().enumerate() {
             let traced = piece.opcode(index).and_then(|number| kernel.opcodes().get(usize::from(number)));
             let name = traced.filter(|name| classifies_as(name, inst)).map(String::as_str);
-            let line = write_inst(lines, (count * 16, name), inst, piece.addresses(inst));
+            let line = write_inst(lines, (count * 16, name), version, inst, piece.addresses(inst));
             line.expect("memory takes any line");
             count += 1;
         }
@@ -109,6 +152,7 @@ fn classifies_as(name: &str, inst: &Inst) -> bool {
 fn write_inst(
     out: &mut Vec<u8>,
     (pc, name): (u64, Option<&str>),
+    version: Version,
     inst: &Inst,
     addresses: Addresses<'_>,
 ) -> io::Result<()> {
@@ -126,11 +170,21 @@ fn write_inst(
     for register in &inst.src[..used] {
         write!(out, " R{register}")?;
     }
+    let is_product = name.is_some_and(|name| name.contains("GMMA"));
+    if version == Version::Six && is_product {
+        write!(out, " 0")?;
+    }
     write!(out, " {}", inst.width)?;
     if inst.width > 0 {
         write_addresses(out, inst.mask, addresses)?;
+    } else if version == Version::Six && name.is_some_and(opcode::is_bulk_copy) {
+        // No barrier, no multicast, no bytes, no addresses.
+        write!(out, " 0x0 0 0 0 3 0")?;
     }
-    writeln!(out, " 0")
+    match version {
+        Version::Five => writeln!(out, " 0"),
+        Version::Six => writeln!(out, " 0 0 NoVal"),
+    }
 }
 
 fn write_addresses(out: &mut Vec<u8>, mask: u32, addresses: Addresses<'_>) -> io::Result<()> {

@@ -229,7 +229,8 @@ impl Table {
             return Err(damaged("a step has addresses and no width, or a width and no addresses"));
         }
         let stride = if let Shape::Strided(stride) = shape { stride } else { 0 };
-        let inst = Inst::new(op, dst, &src).masked(mask).at(0, stride, width);
+        let columns = opcode::columns(&self.opcodes.names()[usize::from(opcode)]);
+        let inst = Inst::new(op, dst, &src).masked(mask).at(0, stride, width).of_columns(columns);
         self.steps.push(Step { inst, shape, instruction: instruction as u32, opcode });
         Ok(())
     }
