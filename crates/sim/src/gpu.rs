@@ -12,11 +12,12 @@ use buddy_trace::{Application, Kernel, Step};
 use crate::{
     Config, Error,
     bandwidth::{BandwidthServer, TICKS},
+    by_kernel::{ByKernel, Counters},
     l2::{L2, Operation},
     params::Params,
     request::{Kind, Request, Requests, count},
     sm::{NEVER, Sm, SmContext},
-    stats::{KernelReport, Report},
+    stats::{KernelReport, Report, SmCounts},
     timeline::{Sample, Timeline},
     tlb::Tlb,
 };
@@ -36,6 +37,7 @@ pub struct Simulator {
     tlb: Tlb,
     reply_sector_ticks: u64,
     kernels: Vec<KernelReport>,
+    by_kernel: ByKernel,
     copy_cycles: u64,
     change_cycles: u64,
     timeline: Option<Timeline>,
@@ -56,6 +58,7 @@ impl Simulator {
             tlb: Tlb::new(&config.gpu),
             reply_sector_ticks: (32.0 / reply * TICKS as f64).round() as u64,
             kernels: Vec::new(),
+            by_kernel: ByKernel::default(),
             copy_cycles: 0,
             change_cycles: 0,
             timeline: config.sample_cycles.map(Timeline::new),
@@ -128,6 +131,7 @@ impl Simulator {
         let launch = kernel.launch().clone();
         let start = self.now;
         let before: u64 = self.instructions();
+        let counters = self.counters();
         let mut next_block = 0;
         let per_sm = self.params.blocks_per_sm(&self.config.gpu, &launch)?;
         let sms = self.sms.len();
@@ -147,6 +151,8 @@ impl Simulator {
         self.sms.iter_mut().for_each(Sm::end_kernel);
         self.now = end;
         let instructions = self.instructions() - before;
+        let after = self.counters();
+        self.by_kernel.add(&launch.name, end - start, &counters, &after);
         self.kernels.push(KernelReport {
             name: launch.name.clone(),
             start,
@@ -274,9 +280,19 @@ impl Simulator {
         let kernels: u64 = self.kernels.iter().map(|kernel| kernel.cycles).sum();
         let between = (self.copy_cycles, self.change_cycles);
         let cycles = kernels + between.0 + between.1;
-        let mut counts = crate::stats::SmCounts::default();
+        let (counts, kernels) = (self.counts(), self.kernels.clone());
+        Report::new(&self.config, cycles, between, &counts, &self.l2, kernels, &self.by_kernel)
+    }
+
+    /// Returns the sums of all SMs' counts.
+    fn counts(&self) -> SmCounts {
+        let mut counts = SmCounts::default();
         self.sms.iter().for_each(|sm| counts.add(&sm.counts));
-        Report::new(&self.config, cycles, between, &counts, &self.l2, self.kernels.clone())
+        counts
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::new(&self.counts(), &self.l2)
     }
 
     /// Returns the counters over time if `Config::sample_cycles` is set.

@@ -12,6 +12,7 @@
 
 mod bandwidth;
 mod bind;
+mod by_kernel;
 mod cache;
 mod coalesce;
 mod config;
@@ -34,6 +35,7 @@ mod tlb;
 mod um;
 
 pub use buddy_record::spec;
+pub use by_kernel::KernelSum;
 pub use config::Config;
 pub use error::Error;
 pub use gpu::Simulator;

@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Mode, bandwidth::TICKS, l2::L2};
+use crate::{
+    Config, Mode,
+    bandwidth::TICKS,
+    by_kernel::{ByKernel, KernelSum},
+    l2::L2,
+};
 
 /// Reason that a warp scheduler issues nothing in a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +109,9 @@ pub struct Report {
     /// Use of every level over its peak; empty in records of older versions.
     #[serde(default)]
     pub limits: Vec<Limit>,
+    /// Stalls, traffic and limit of each kernel, the longest first; empty in records of older versions.
+    #[serde(default)]
+    pub by_kernel: Vec<KernelSum>,
 }
 
 /// Use of one level over its peak, averaged over the run.
@@ -238,10 +246,20 @@ impl Report {
         sm: &SmCounts,
         l2: &L2,
         kernels: Vec<KernelReport>,
+        by_kernel: &ByKernel,
     ) -> Self {
         let gpu = &config.gpu;
         let seconds = cycles as f64 / (gpu.core.clock_mhz * 1e6);
-        let report = Self {
+        let used = Used {
+            instructions: sm.instructions,
+            l1_sectors: sm.l1_sectors,
+            l2_read_sectors: l2.counts.read_sectors,
+            l2_written_sectors: l2.counts.written_sectors,
+            dram_bytes: 32 * (l2.memory.dram.traffic.read_sectors + l2.memory.dram.traffic.written_sectors),
+            link_read_bytes: l2.memory.link.read_bytes,
+            link_written_bytes: l2.memory.link.written_bytes,
+        };
+        Self {
             gpu: gpu.name.clone(),
             link: config.link.name.clone(),
             mode: config.mode,
@@ -262,41 +280,51 @@ impl Report {
             um: UmReport::new(l2),
             stalls: StallReport::new(sm.stalls),
             kernels,
-            limits: Vec::new(),
-        };
-        let limits = limits(&report, config);
-        Self { limits, ..report }
+            limits: limits(&used, cycles, config),
+            by_kernel: by_kernel.report(config),
+        }
     }
 }
 
+/// Traffic of every level in some cycles.
+pub(crate) struct Used {
+    pub(crate) instructions: u64,
+    pub(crate) l1_sectors: u64,
+    pub(crate) l2_read_sectors: u64,
+    pub(crate) l2_written_sectors: u64,
+    pub(crate) dram_bytes: u64,
+    pub(crate) link_read_bytes: u64,
+    pub(crate) link_written_bytes: u64,
+}
+
 /// Returns the use of every level over its peak.
-fn limits(report: &Report, config: &Config) -> Vec<Limit> {
+pub(crate) fn limits(used: &Used, cycles: u64, config: &Config) -> Vec<Limit> {
     let (gpu, link) = (&config.gpu, config.link.gb_per_s);
     let limit = |name: &str, unit: &str, used: f64, peak: f64| {
         let share = if peak > 0.0 { used / peak } else { 0.0 };
         Limit { name: name.to_owned(), unit: unit.to_owned(), used, peak, share }
     };
-    let per_s = |bytes: f64| if report.cycles == 0 { 0.0 } else { bytes / report.seconds / 1e9 };
+    let seconds = cycles as f64 / (gpu.core.clock_mhz * 1e6);
+    let per_s = |bytes: f64| if cycles == 0 { 0.0 } else { bytes / seconds / 1e9 };
     // Gigabytes a second of sectors that move in this number each cycle.
     let rate = |sectors: f64| 32.0 * sectors * gpu.core.clock_mhz / 1e3;
     let (sms, slices) = (f64::from(gpu.core.sms), f64::from(gpu.l2.slices));
     let issue = sms * f64::from(gpu.core.schedulers * gpu.core.issue_width);
     let sectors = |count: u64| per_s(32.0 * count as f64);
-    let traffic = &report.link_traffic;
     vec![
-        limit("issue slots", "instructions a cycle", report.ipc, issue),
+        limit("issue slots", "instructions a cycle", share(used.instructions, cycles), issue),
         // A line of four sectors each cycle and SM.
-        limit("L1 loads", "GB/s", sectors(report.l1.loaded_sectors), rate(4.0 * sms)),
-        limit("L2 reads", "GB/s", sectors(report.l2.read_sectors), rate(slices * gpu.l2.sectors_per_cycle)),
+        limit("L1 loads", "GB/s", sectors(used.l1_sectors), rate(4.0 * sms)),
+        limit("L2 reads", "GB/s", sectors(used.l2_read_sectors), rate(slices * gpu.l2.sectors_per_cycle)),
         limit(
             "L2 writes",
             "GB/s",
-            sectors(report.l2.written_sectors),
+            sectors(used.l2_written_sectors),
             rate(slices * gpu.l2.written_sectors_per_cycle),
         ),
-        limit("device memory", "GB/s", report.dram.gb_per_s, gpu.dram_gb_per_s()),
-        limit("link, into the GPU", "GB/s", traffic.read_gb_per_s, link),
-        limit("link, out of the GPU", "GB/s", traffic.written_gb_per_s, link),
+        limit("device memory", "GB/s", per_s(used.dram_bytes as f64), gpu.dram_gb_per_s()),
+        limit("link, into the GPU", "GB/s", per_s(used.link_read_bytes as f64), link),
+        limit("link, out of the GPU", "GB/s", per_s(used.link_written_bytes as f64), link),
     ]
 }
 
@@ -399,7 +427,7 @@ impl UmReport {
 }
 
 impl StallReport {
-    fn new([arithmetic, memory, unit_busy, memory_queue, barrier, no_warp]: [u64; 6]) -> Self {
+    pub(crate) fn new([arithmetic, memory, unit_busy, memory_queue, barrier, no_warp]: [u64; 6]) -> Self {
         Self { arithmetic, memory, unit_busy, memory_queue, barrier, no_warp }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use buddy_core::{SizeClass, Target};
-use buddy_sim::{Classes, Config, Error, Mode, Report, Simulator, spec::Link};
+use buddy_sim::{Classes, Config, Error, KernelSum, Mode, Report, Simulator, spec::Link};
 use buddy_trace::{
     Inst, Kernel, Launch, NO_REGISTER, Op,
     accel::{self, Reader},
@@ -255,6 +255,53 @@ fn a_written_trace_takes_the_same_cycles_as_its_kernel() {
     accel::write(&mut text, &mut random(2)).unwrap();
     let traced = run(&v100(), Reader::new("written", std::io::Cursor::new(text)).unwrap());
     assert_eq!(traced.cycles, run(&v100(), random(2)).cycles);
+}
+
+/// A product of 64 x N x 16 has 2 x 64 x N x 16 operations; the H200 does 4096 a cycle and SM.
+#[test]
+fn products_of_a_warpgroup_reach_the_peak_of_the_tensor_cores() {
+    let run_products = |columns: u64, count: u64| {
+        let line = |n: u64| {
+            format!("{n:04x} ffffffff 1 R24 HGMMA.64x{columns}x16.F32.BF16 2 R24 R4 0 0\n", n = 16 * n)
+        };
+        let lines: String = (0..count).map(line).collect();
+        let warps: String = (0..4).map(|warp| format!("warp = {warp}\ninsts = {count}\n{lines}")).collect();
+        let text = format!(
+            "-kernel name = k\n-grid dim = (1,1,1)\n-block dim = (128,1,1)\n-shmem = 0\n-nregs = 200\n\
+             #BEGIN_TB\nthread block = 0,0,0\n{warps}#END_TB\n"
+        );
+        run(&steady("h200"), Reader::new("k", std::io::Cursor::new(text.into_bytes())).unwrap()).cycles
+    };
+    for columns in [64, 128, 256] {
+        let cycles = run_products(columns, 30) - run_products(columns, 10);
+        assert_eq!(20 * 2 * 64 * columns * 16 / cycles, 4096, "{columns} columns take {cycles} cycles");
+    }
+}
+
+#[test]
+fn the_sums_by_kernel_are_those_of_the_run() {
+    let mut simulator = Simulator::new(v100());
+    for _ in 0..2 {
+        simulator.run(&mut stream(1, 1), &mut |_| true).unwrap();
+        simulator.run(&mut Arithmetic::new(80, 256, Op::Fp32, 400, 4), &mut |_| true).unwrap();
+    }
+    let report = simulator.report();
+    let all = &report.by_kernel;
+    assert_eq!((all.len(), all.iter().map(|kernel| kernel.launches).sum::<u64>()), (2, 4));
+    assert!(all[0].cycles >= all[1].cycles);
+    let sum = |of: fn(&KernelSum) -> u64| all.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|kernel| kernel.cycles), report.kernels.iter().map(|kernel| kernel.cycles).sum::<u64>());
+    assert_eq!(sum(|kernel| kernel.instructions), report.instructions);
+    assert_eq!(sum(|kernel| kernel.stalls.memory), report.stalls.memory);
+    assert_eq!(sum(|kernel| kernel.stalls.no_warp), report.stalls.no_warp);
+    assert_eq!(sum(|kernel| kernel.l2_read_bytes), 32 * report.l2.read_sectors);
+    assert_eq!(sum(|kernel| kernel.dram_read_bytes), report.dram.read_bytes);
+    assert_eq!(sum(|kernel| kernel.dram_written_bytes), report.dram.written_bytes);
+    let of = |name: &str| all.iter().find(|kernel| kernel.name == name).unwrap();
+    assert_eq!(of("stream").limit, "device memory");
+    let arithmetic = all.iter().find(|kernel| kernel.name != "stream").unwrap();
+    assert_eq!(arithmetic.limit, "issue slots");
+    assert!(arithmetic.limit_share > 0.5 && arithmetic.l1_loaded_bytes == 0, "{arithmetic:?}");
 }
 
 #[test]
