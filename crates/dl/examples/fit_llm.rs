@@ -174,7 +174,7 @@ fn show(machine: &Machine, name: &str, used: Cost, kernels: &[Measured], tensor:
 }
 
 fn time(machine: &Machine, cost: Cost, Measured(bytes, flops, _): &Measured) -> f64 {
-    Kernel { kind: Kind::Qkv, launches: 1.0, bytes: *bytes, flops: *flops, cost }.us(machine)
+    Kernel { kind: Kind::Qkv, launches: 1.0, bytes: *bytes, link_us: 0.0, flops: *flops, cost }.us(machine)
 }
 
 fn loss(machine: &Machine, cost: Cost, kernels: &[Measured]) -> f64 {

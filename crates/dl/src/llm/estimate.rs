@@ -3,7 +3,7 @@
 use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, Kernel, Kind, Limiter, Machine, ModelShape, Parameters, Weights, kernels};
+use super::{Ask, BuddyMemory, Kernel, Kind, Limiter, Machine, ModelShape, Parameters, Weights, kernels};
 
 /// A step on a GPU with plain and with packed weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,18 @@ pub struct Estimate {
     pub plain: Side,
     /// With packed weights.
     pub packed: Side,
+    /// With plain weights in a Buddy memory in hardware, if asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buddy: Option<BuddySide>,
+}
+
+/// A step with weights in a Buddy memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuddySide {
+    /// The memory.
+    pub memory: BuddyMemory,
+    /// The step.
+    pub side: Side,
 }
 
 impl RecordKind for Estimate {
@@ -36,7 +48,7 @@ pub struct Side {
     pub us: f64,
     /// Tokens that the step reads or writes, per second.
     pub tokens_per_s: f64,
-    /// Bytes of all weights.
+    /// Bytes of all weights in device memory.
     pub weight_bytes: f64,
     /// Bytes of the KV cache of all sequences.
     pub kv_bytes: f64,
@@ -69,22 +81,35 @@ pub struct Row {
 /// weights are unpacked before each layer, unless `fused` asks to assume them.
 pub fn estimate(machine: &Machine, shape: &ModelShape, ask: &Ask, fused: bool) -> Estimate {
     let packed = if machine.fused || fused { Weights::Fused } else { Weights::Unpacked };
-    let side = |weights| Side::new(machine, shape, ask, weights);
+    let side = |weights| Side::new(machine, shape, ask, weights, None);
     Estimate {
         gpu: machine.name.clone(),
         shape: shape.clone(),
         ask: *ask,
         plain: side(Weights::Plain),
         packed: side(packed),
+        buddy: None,
     }
 }
 
+/// Estimates a step with plain weights in a Buddy memory in hardware.
+pub fn estimate_buddy(machine: &Machine, shape: &ModelShape, ask: &Ask, memory: BuddyMemory) -> BuddySide {
+    BuddySide { memory, side: Side::new(machine, shape, ask, Weights::Buddy, Some(&memory)) }
+}
+
 impl Side {
-    fn new(machine: &Machine, shape: &ModelShape, ask: &Ask, weights: Weights) -> Self {
-        let kernels = kernels(shape, ask, weights, &Parameters::default());
+    fn new(
+        machine: &Machine,
+        shape: &ModelShape,
+        ask: &Ask,
+        weights: Weights,
+        buddy: Option<&BuddyMemory>,
+    ) -> Self {
+        let kernels = kernels(shape, ask, weights, buddy, &Parameters::default());
         let us = kernels.iter().map(|kernel| kernel.us(machine)).sum();
-        let is_packed = weights != Weights::Plain;
+        let is_packed = weights.is_packed();
         let weight_bytes = shape.weight_bytes(is_packed);
+        let weight_bytes = buddy.map_or(weight_bytes, |memory| memory.device_bytes(weight_bytes));
         let sequence_bytes = shape.kv_bytes(ask.cached(), is_packed && ask.packed_kv);
         let kv_bytes = ask.batch as f64 * sequence_bytes;
         Self {

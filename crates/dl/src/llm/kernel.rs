@@ -64,6 +64,8 @@ pub struct Cost {
 pub enum Limiter {
     /// Bytes of device memory.
     Memory,
+    /// Bytes over the link to buddy memory.
+    Link,
     /// Operations of the tensor cores.
     Tensor,
     /// Launch, ramp and drain.
@@ -77,6 +79,7 @@ impl Limiter {
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
+            Self::Link => "link",
             Self::Tensor => "tensor",
             Self::Launch => "launch",
             Self::Host => "host",
@@ -138,6 +141,8 @@ pub struct Kernel {
     pub launches: f64,
     /// Bytes that a launch moves to and from device memory.
     pub bytes: f64,
+    /// Microseconds of a launch in which bytes cross the link to buddy memory, beside those of memory.
+    pub link_us: f64,
     /// Operations of a launch on tensor cores.
     pub flops: f64,
     /// Its cost.
@@ -145,11 +150,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the microseconds that memory, tensor cores and launch take in one launch.
+    /// Returns the microseconds that memory or link, tensor cores and launch take in one launch.
     fn parts(&self, machine: &Machine) -> [(Limiter, f64); 3] {
         let Cost { launch_us, memory_share, tensor_share, .. } = self.cost;
+        let memory = (Limiter::Memory, self.bytes / (memory_share * machine.bytes_per_us));
         [
-            (Limiter::Memory, self.bytes / (memory_share * machine.bytes_per_us)),
+            if self.link_us > memory.1 { (Limiter::Link, self.link_us) } else { memory },
             (Limiter::Tensor, self.flops / (tensor_share * machine.flops_per_us)),
             (if self.kind == Kind::Host { Limiter::Host } else { Limiter::Launch }, launch_us),
         ]

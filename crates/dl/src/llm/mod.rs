@@ -6,6 +6,7 @@
 //! the model with measured steps.
 
 mod bench;
+mod buddy;
 mod config;
 mod estimate;
 mod kernel;
@@ -16,7 +17,8 @@ mod step;
 mod tests;
 mod validate;
 
-pub use estimate::{Estimate, Row, Side, estimate};
+pub use buddy::BuddyMemory;
+pub use estimate::{BuddySide, Estimate, Row, Side, estimate, estimate_buddy};
 pub use kernel::{Cost, Kernel, Kind, Limiter, Machine};
 pub use parameters::Parameters;
 pub use shape::{Experts, ModelShape};

@@ -63,12 +63,12 @@ impl Parameters {
     /// Returns launches of a small kernel that moves these bytes, as fast as a plain layer does.
     pub(super) fn small(&self, kind: Kind, launches: u64, bytes: f64) -> Kernel {
         let cost = Cost { launch_us: self.small_us, ..self.plain };
-        Kernel { kind, launches: launches as f64, bytes, flops: 0.0, cost }
+        Kernel { kind, launches: launches as f64, bytes, link_us: 0.0, flops: 0.0, cost }
     }
 
     /// Returns launches of the kernel that sorts `tokens` tokens by expert.
     pub(super) fn route(&self, launches: u64, tokens: u64) -> Kernel {
         let cost = Cost { launch_us: self.route_us + self.route_token_us * tokens as f64, ..self.plain };
-        Kernel { kind: Kind::Router, launches: launches as f64, bytes: 0.0, flops: 0.0, cost }
+        Kernel { kind: Kind::Router, launches: launches as f64, bytes: 0.0, link_us: 0.0, flops: 0.0, cost }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Kernel, Kind, ModelShape, Parameters, shape};
+use super::{BuddyMemory, Cost, Kernel, Kind, ModelShape, Parameters, shape};
 
 /// Program that runs the model: it decides which kernels there are besides the linear layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,15 @@ pub enum Weights {
     Fused,
     /// Packed, unpacked into scratch memory before each layer.
     Unpacked,
+    /// Plain bf16 in a Buddy memory in hardware, cuBLASLt.
+    Buddy,
+}
+
+impl Weights {
+    /// Returns whether the weights are packed by software.
+    pub fn is_packed(self) -> bool {
+        matches!(self, Self::Fused | Self::Unpacked)
+    }
 }
 
 /// A decode step, or a prefill.
@@ -75,9 +84,15 @@ impl Ask {
     }
 }
 
-/// Returns the kernels of a step.
-pub fn kernels(shape: &ModelShape, ask: &Ask, weights: Weights, constants: &Parameters) -> Vec<Kernel> {
-    let step = Step { shape, ask, weights, constants };
+/// Returns the kernels of a step; `buddy` is the memory of [`Weights::Buddy`].
+pub fn kernels(
+    shape: &ModelShape,
+    ask: &Ask,
+    weights: Weights,
+    buddy: Option<&BuddyMemory>,
+    constants: &Parameters,
+) -> Vec<Kernel> {
+    let step = Step { shape, ask, weights, buddy, constants };
     let mut list = step.projections();
     list.extend(step.mlp());
     list.push(step.attention());
@@ -90,6 +105,7 @@ struct Step<'a> {
     shape: &'a ModelShape,
     ask: &'a Ask,
     weights: Weights,
+    buddy: Option<&'a BuddyMemory>,
     constants: &'a Parameters,
 }
 
@@ -102,13 +118,18 @@ impl Step<'_> {
 
     /// Returns the kernels of a product that reads `weights` and moves `values` activations.
     fn product(&self, kind: Kind, launches: u64, weights: f64, values: f64, flops: f64) -> Vec<Kernel> {
-        let kernel =
-            |kind, bytes, flops, cost| Kernel { kind, launches: launches as f64, bytes, flops, cost };
+        let launches = launches as f64;
+        let kernel = |kind, bytes, flops, cost| Kernel { kind, launches, bytes, link_us: 0.0, flops, cost };
         let [plain, others] = [weights, values].map(|values| shape::BF16_BYTES * values);
         let packed = shape::PACKED * plain;
         let vendor = kernel(kind, plain + others, flops, self.constants.plain);
         match self.weights {
             Weights::Plain => vec![vendor],
+            Weights::Buddy => {
+                let link_us = self.buddy.map_or(0.0, |memory| memory.link_us(memory.link_bytes(plain)));
+                let bytes = self.buddy.map_or(plain, |memory| memory.device_bytes(plain)) + others;
+                vec![Kernel { bytes, link_us, ..vendor }]
+            }
             Weights::Fused => {
                 let cost = if kind == Kind::Experts { self.constants.experts } else { self.constants.fused };
                 vec![kernel(kind, packed + others, flops, cost)]
@@ -160,12 +181,13 @@ impl Step<'_> {
     /// Returns attention: the KV cache's bytes, and in a prefill the operations below the diagonal.
     fn attention(&self) -> Kernel {
         let (shape, ask) = (self.shape, self.ask);
-        let packed = ask.packed_kv && self.weights != Weights::Plain;
+        let packed = ask.packed_kv && self.weights.is_packed();
         let cost: Cost = if packed { self.constants.packed_attention } else { self.constants.attention };
         let cached = shape.kv_bytes(ask.batch * ask.cached(), packed) / shape.layers as f64;
         let pairs = ask.prompt.map_or(ask.context as f64, |prompt| (prompt * prompt) as f64 / 2.0);
         let flops = 4.0 * (ask.batch * shape.query_width()) as f64 * pairs;
-        Kernel { kind: Kind::Attention, launches: shape.layers as f64, bytes: cached, flops, cost }
+        let launches = shape.layers as f64;
+        Kernel { kind: Kind::Attention, launches, bytes: cached, link_us: 0.0, flops, cost }
     }
 
     /// Returns the small kernels of all layers, of embedding and sampling, and the host's part.
@@ -175,7 +197,7 @@ impl Step<'_> {
         let [tokens, batch] = [self.ask.tokens(), self.ask.batch];
         let rope = 4 * (self.shape.qkv_width() - self.shape.kv_heads * self.shape.head);
         let cache = 8 * self.shape.kv_heads * self.shape.head;
-        let is_packed = self.weights != Weights::Plain;
+        let is_packed = self.weights.is_packed();
         let mut list = vec![
             small(Kind::Embedding, 1, 4 * tokens * hidden),
             // A norm adds the residual: two tensors read, two written.
@@ -197,7 +219,8 @@ impl Step<'_> {
         list.extend(self.activation());
         if self.ask.runtime == Runtime::Vllm && self.ask.prompt.is_none() {
             let cost = Cost { launch_us: self.constants.host_us, ..self.constants.plain };
-            list.push(Kernel { kind: Kind::Host, launches: batch as f64, bytes: 0.0, flops: 0.0, cost });
+            let launches = batch as f64;
+            list.push(Kernel { kind: Kind::Host, launches, bytes: 0.0, link_us: 0.0, flops: 0.0, cost });
         }
         list
     }

@@ -1,4 +1,5 @@
-use buddy_record::spec::Gpu;
+use buddy_core::Target;
+use buddy_record::spec::{Gpu, Link};
 use serde_json::json;
 
 use super::{config, *};
@@ -27,22 +28,29 @@ fn time_is_the_norm_of_memory_and_tensor_time_after_the_launch() {
         fused: true,
     };
     let cost = Cost { launch_us: 3.0, memory_share: 0.5, tensor_share: 0.25, overlap: 2.0 };
-    let mut kernel = Kernel { kind: Kind::Qkv, launches: 4.0, bytes: 100.0, flops: 60.0, cost };
+    let mut kernel = Kernel { kind: Kind::Qkv, launches: 4.0, bytes: 100.0, link_us: 0.0, flops: 60.0, cost };
     assert!((kernel.us(&machine) - 4.0 * 28.0).abs() < 1e-9);
     assert_eq!(kernel.limiter(&machine), Limiter::Memory);
     kernel.flops = 100.0;
     assert_eq!(kernel.limiter(&machine), Limiter::Tensor);
-    (kernel.bytes, kernel.flops) = (0.0, 0.0);
+    (kernel.bytes, kernel.flops) = (100.0, 60.0);
+    kernel.link_us = 36.0;
+    assert!((kernel.us(&machine) - 4.0 * (3.0 + 39.0)).abs() < 1e-9, "link and memory overlap");
+    assert_eq!(kernel.limiter(&machine), Limiter::Link);
+    (kernel.bytes, kernel.link_us, kernel.flops) = (0.0, 0.0, 0.0);
     assert!((kernel.us(&machine) - 12.0).abs() < 1e-9);
     assert_eq!(kernel.limiter(&machine), Limiter::Launch);
 }
 
-/// The data sheets: 989 TFLOPS at 1830 MHz for the H200, 312 for the A100, 165.2 for the RTX 4090,
-/// 209.5 for the RTX 5090.
+/// The data sheets: 989 TFLOPS at 1830 MHz for the H200 and the H100, 312 for the A100, 165.2 for the
+/// RTX 4090, 209.5 for the RTX 5090. The B200's 2250 TFLOPS need 1856 MHz, less than its boost clock.
 #[test]
 fn peak_rates_are_those_of_the_data_sheets() {
     let tflops = |name: &str| machine(name).flops_per_us / 1e6;
     assert!((tflops("h200") * 1830.0 / 1980.0 - 989.4).abs() < 0.1, "{}", tflops("h200"));
+    assert!((tflops("h100") * 1830.0 / 1980.0 - 989.4).abs() < 0.1, "{}", tflops("h100"));
+    assert!((tflops("b200") * 1856.0 / 1965.0 - 2250.0).abs() < 1.0, "{}", tflops("b200"));
+    assert!((tflops("b200") - 2382.0).abs() < 1.0, "{}", tflops("b200"));
     assert!((tflops("a100") - 312.0).abs() < 0.2);
     assert!((tflops("rtx4090") - 165.2).abs() < 0.1);
     assert!((tflops("rtx5090") - 209.5).abs() < 0.1);
@@ -170,6 +178,32 @@ fn experts_of_a_prefill_are_predicted_too_fast() {
     let found = validate().unwrap();
     let step = found.iter().find(|step| is_plain_prefill_with_experts(step)).unwrap();
     assert!((-0.23..-0.22).contains(&step.error()), "{:+.3}", step.error());
+}
+
+/// At 4/3x three of four sectors are read from the device; of a tenth of the entries the fourth comes
+/// over the link. 16.06 GB of weights are 12.0 GB on the device and 0.4 GB over the link, 2.7 ms at 150
+/// GB/s.
+#[test]
+fn weights_in_buddy_memory_are_read_from_the_device_and_over_the_link() {
+    let (gpu, shape) = (machine("h200"), ModelShape::named("llama-8b").unwrap());
+    let plain = named("llama-8b", "h200", &decode(1), false).plain;
+    let with = |target: Target, overflow, link: &str| {
+        let memory = BuddyMemory::new(target, overflow, &Link::named(link).unwrap());
+        estimate_buddy(&gpu, &shape, &decode(1), memory).side
+    };
+    let fits = with(Target::X4Over3, 0.0, "150");
+    assert!((fits.weight_bytes / shape.weight_bytes(false) - (0.75 + 0.5 / 128.0)).abs() < 1e-9);
+    assert_eq!(fits.kv_bytes, plain.kv_bytes, "the KV cache is plain");
+    assert!((0.75..0.85).contains(&(fits.us / plain.us)), "{} of {}", fits.us, plain.us);
+    assert_eq!(with(Target::X1, 0.0, "150").rows.len(), plain.rows.len());
+    // At 1/10 the link takes 2.7 ms and device memory 2.8; a slower link decides.
+    assert!((with(Target::X4Over3, 0.1, "150").us / fits.us - 1.0).abs() < 1e-9);
+    let slow = with(Target::X4Over3, 0.1, "50");
+    assert_eq!(slow.row(Kind::GateAndUp).unwrap().limiter, Limiter::Link);
+    // 15.01 GB of them are read in a step: 0.375 GB over the link.
+    assert!((7_505.0..9_000.0).contains(&slow.us), "{}", slow.us);
+    let faster = with(Target::X4Over3, 0.1, "c2c").us;
+    assert!((faster / fits.us - 1.0).abs() < 1e-9, "the link is hidden");
 }
 
 /// A route of one token and of 2048, and two grouped layers with the activation inside.
