@@ -16,7 +16,8 @@ from .libraries import load_compiler
 
 __all__ = ["Csr", "csr"]
 
-_CPU = (-1, 0)
+_HOST = -1
+_CPU = (_HOST, 0)
 _WIDTH = 8
 """Columns of one product."""
 
@@ -29,24 +30,24 @@ def csr(matrix, shape=None, device=None) -> "Csr":
     of a GPU; by default the device of ``matrix``. Packing runs on the CPU.
     """
     (data, indices, indptr), shape, found = _arrays(matrix, shape)
-    packed = Csr(_pack(data, indices, indptr, shape), -1)
-    index = found if device is None else _index(device)
-    return packed if index < 0 else packed.to(index)
+    return Csr(_pack(data, indices, indptr, shape)).to(found if device is None else device)
 
 
 class Csr:
     """A packed sparse matrix, a linear operator for the solvers of SciPy and CuPy.
 
     Rows of at most 64 elements are added in their order without fused operations, longer rows by
-    segments; the CPU and the GPU give the same bits.
+    segments; the CPU and the GPU give the same bits. A matrix on a GPU also keeps the packed matrix
+    in host memory, for ``to`` and ``arrays``.
     """
 
     ndim = 2
     # NumPy's arrays leave `x @ A` and the like to this class.
     __array_ufunc__ = None
 
-    def __init__(self, native, index):
-        self._native, self._device = native, index
+    def __init__(self, host, native=None, index=_HOST):
+        self._host, self._native, self._device = host, native or host, index
+        native = self._native
         self.shape = (native.rows, native.columns)
         self.dtype = numpy.dtype("float32" if native.value_bytes == 4 else "float64")
         self.nnz, self.nbytes, self.plain_nbytes = native.elements, native.nbytes, native.plain_nbytes
@@ -62,12 +63,14 @@ class Csr:
                 f"({self.plain_nbytes / max(self.nbytes, 1):.2f}x) on {self.device}>")
 
     def to(self, device) -> "Csr":
-        """Returns a copy of the matrix on a GPU."""
+        """Returns the matrix on a device: this one if it is there, else a copy."""
         index = _index(device)
-        if index < 0:
+        if index == self._device:
             return self
+        if index == _HOST:
+            return Csr(self._host)
         load_compiler()
-        return Csr(self._native.to((index, 0)), index)
+        return Csr(self._host, self._host.to((index, 0)), index)
 
     def __matmul__(self, x):
         """Multiplies a vector or a matrix of columns, an array of NumPy, PyTorch or CuPy."""
@@ -92,7 +95,7 @@ class Csr:
     def rmatvec(self, x):
         """Multiplies a vector by the transposed matrix. On the CPU only, with one thread."""
         if self._device >= 0:
-            raise NotImplementedError("the transposed product runs on the CPU only; pack the transposed matrix for a GPU")
+            raise NotImplementedError("the transposed product runs on the CPU only: A.to('cpu').rmatvec(x), or pack the transposed matrix")
         library = _library(x)
         if tuple(x.shape) not in [(self.shape[0],), (self.shape[0], 1)]:
             raise ValueError(f"the transposed matrix takes a vector of {self.shape[0]} elements, not of shape {tuple(x.shape)}")
@@ -108,7 +111,7 @@ class Csr:
         """Returns ``(data, indices, indptr)`` of the plain matrix as NumPy arrays."""
         starts, indices = numpy.empty(self.shape[0] + 1, numpy.uint64), numpy.empty(self.nnz, numpy.uint32)
         data = numpy.empty(self.nnz, self.dtype)
-        self._native.unpack(*map(_Numpy.span, [starts, indices, data]))
+        self._host.unpack(*map(_Numpy.span, [starts, indices, data]))
         narrow = max(self.nnz, *self.shape) < 1 << 31
         index = numpy.int32 if narrow else numpy.int64
         return data, indices.astype(index), starts.astype(index)
@@ -133,6 +136,12 @@ def _pack(data, indices, indptr, shape):
     rows, columns = shape
     if data.dtype not in (numpy.float32, numpy.float64):
         raise TypeError(f"values are {data.dtype}; convert the matrix to float32 or float64")
+    for name, array in [("indices", indices), ("indptr", indptr)]:
+        # Integers only: a fraction would be cut off. Empty lists become float64.
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(f"{name} are {array.dtype}; give integers")
+    if not data.ndim == indices.ndim == indptr.ndim == 1:
+        raise ValueError("data, indices and indptr have one dimension each")
     if len(indptr) != rows + 1:
         raise ValueError(f"{len(indptr)} starts of rows for {rows} rows")
     if not 0 <= columns < 1 << 32:
@@ -151,7 +160,7 @@ def _arrays(matrix, shape):
     if isinstance(matrix, tuple):
         if shape is None:
             raise ValueError("the arrays (data, indices, indptr) need shape=(rows, columns)")
-        return tuple(map(numpy.asarray, matrix)), tuple(shape), -1
+        return tuple(map(numpy.asarray, matrix)), tuple(shape), _HOST
     module = type(matrix).__module__.partition(".")[0]
     if module == "torch":
         torch = sys.modules["torch"]
@@ -161,7 +170,7 @@ def _arrays(matrix, shape):
         return tuple(part.cpu().numpy() for part in parts), tuple(matrix.shape), _Torch.device(parts[0])[0]
     if not hasattr(matrix, "tocsr"):
         raise TypeError(f"{type(matrix).__name__} is no sparse matrix of SciPy, CuPy or PyTorch")
-    index = -1
+    index = _HOST
     if module.startswith("cupy"):
         index = matrix.device.id if hasattr(matrix, "device") else matrix.data.device.id
         matrix = matrix.tocsr().get()
@@ -171,11 +180,13 @@ def _arrays(matrix, shape):
 
 def _index(device) -> int:
     if isinstance(device, int):
+        if device < _HOST:
+            raise ValueError(f"device {device}; GPUs are counted from 0")
         return device
     kind, _, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise ValueError(f"device {str(device)!r}; valid are 'cpu', 'cuda' and 'cuda:1'")
-    return -1 if kind == "cpu" else int(number or 0)
+    return _HOST if kind == "cpu" else int(number or 0)
 
 
 def _check_cast(found, dtype):

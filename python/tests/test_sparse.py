@@ -1,11 +1,15 @@
 """Packed sparse matrices on the CPU: every bit comes back, and products and Krylov solvers give what
 SciPy's own matrices give."""
 
+import sys
+import types
+
 import pytest
 
 np = pytest.importorskip("numpy")
 
 import buddy
+from buddy import sparse as packed_sparse
 from buddy.sparse import csr
 
 
@@ -92,6 +96,14 @@ def test_wrong_arguments_name_what_is_right():
         packed @ [1.0]
     with pytest.raises(ValueError, match="valid are"):
         packed.to("gpu")
+    with pytest.raises(ValueError, match="counted from 0"):
+        packed.to(-2)
+    with pytest.raises(TypeError, match="indices are float64; give integers"):
+        csr((parts[0], parts[1] + 0.5, parts[2]), shape=(30, 20))
+    with pytest.raises(TypeError, match="indptr are float64; give integers"):
+        csr((parts[0], parts[1], parts[2] * 1.0), shape=(30, 20))
+    with pytest.raises(ValueError, match="one dimension"):
+        csr((parts[0][:, None], *parts[1:]), shape=(30, 20))
     with pytest.raises(ValueError, match="transposed"):
         packed.rmatvec(np.zeros(20))
 
@@ -144,9 +156,142 @@ def test_krylov_solvers_take_the_same_steps(solver):
     assert np.array_equal(x, expected)
 
 
+class CupyArray:
+    """A stand-in for `cupy.ndarray` whose device memory is host memory."""
+
+    def __init__(self, array, device=0):
+        self.array, self.device = array, types.SimpleNamespace(id=device)
+
+    shape = property(lambda self: self.array.shape)
+    dtype = property(lambda self: self.array.dtype)
+    nbytes = property(lambda self: self.array.nbytes)
+    data = property(lambda self: types.SimpleNamespace(ptr=self.array.ctypes.data, device=self.device))
+
+    def __getitem__(self, at):
+        return CupyArray(self.array[at], self.device.id)
+
+    def __setitem__(self, at, value):
+        self.array[at] = value.array
+
+
+CupyArray.__module__ = "cupy"
+
+
+class CupyMatrix:
+    """A stand-in for a CSR matrix of `cupyx.scipy.sparse` on the second GPU."""
+
+    device = types.SimpleNamespace(id=1)
+
+    def __init__(self, plain):
+        self.plain = plain
+
+    def tocsr(self):
+        return self
+
+    def get(self):
+        return self.plain
+
+
+CupyMatrix.__module__ = "cupyx.scipy.sparse"
+
+
+class PlainMatrix:
+    """The parts of a SciPy matrix that packing reads."""
+
+    def __init__(self, data, indices, indptr, shape):
+        self.data, self.indices, self.indptr, self.shape = data, indices, indptr, shape
+
+    def tocsr(self):
+        return self
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """GPUs whose memory is host memory, and CuPy for it. Lists the devices and streams of products."""
+    products, made = [], []
+
+    class OnGpu:
+        def __init__(self, host, device):
+            self.host, self.index = host, device[0]
+            made.append(self.index)
+
+        def __getattr__(self, name):
+            assert name not in ("unpack", "multiply_transposed", "to"), f"{name} is of the host"
+            return getattr(self.host, name)
+
+        def multiply(self, device, x, y, columns):
+            assert device[0] == self.index
+            products.append((*device, columns))
+            self.host.multiply((-1, 0), x, y, columns)
+
+    class Host:
+        def __init__(self, *arguments):
+            self.native = native.CsrPacked(*arguments)
+
+        def __getattr__(self, name):
+            return getattr(self.native, name)
+
+        def to(self, device):
+            return OnGpu(self.native, device)
+
+    native = packed_sparse._native
+    monkeypatch.setattr(packed_sparse, "_native", types.SimpleNamespace(CsrPacked=Host, Span=native.Span))
+    monkeypatch.setattr(packed_sparse, "load_compiler", lambda: None)
+    cupy, current = types.ModuleType("cupy"), [0]
+
+    class Device:
+        def __init__(self, index):
+            self.index = index
+
+        def __enter__(self):
+            current.append(self.index)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    cupy.cuda = types.SimpleNamespace(Device=Device, get_current_stream=lambda index: types.SimpleNamespace(ptr=70 + index))
+    cupy.ascontiguousarray = lambda x, dtype: CupyArray(np.ascontiguousarray(x.array, dtype), x.device.id)
+    cupy.empty = lambda shape, dtype: CupyArray(np.full(shape, np.nan, dtype), current[-1])
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return types.SimpleNamespace(products=products, made=made)
+
+
+def test_cupy_arrays_are_multiplied_on_their_device_and_stream(gpus):
+    parts = arrays(30, 20)
+    packed = csr(CupyMatrix(PlainMatrix(*parts, (30, 20))))
+    assert packed.device == "cuda:1" and gpus.made == [1]
+    x = np.random.default_rng(10).standard_normal((40, 19))[::2]
+    for columns in [x[:, 0], x[:, :3], x]:
+        y = packed @ CupyArray(columns, 1)
+        assert isinstance(y, CupyArray) and y.device.id == 1 and np.array_equal(y.array, plain_product(*parts, columns))
+    assert gpus.products == [(1, 71, 1), (1, 71, 3), (1, 71, 8), (1, 71, 8), (1, 71, 3)]
+    integers = packed.matvec(CupyArray(np.arange(20), 1))
+    assert np.array_equal(integers.array, plain_product(*parts, np.arange(20.0)))
+    with pytest.raises(ValueError, match="the matrix is on cuda:1, x on cuda:0"):
+        packed @ CupyArray(x[:, 0], 0)
+    with pytest.raises(ValueError, match="x on the CPU"):
+        packed @ x[:, 0].copy()
+
+
+def test_a_matrix_moves_between_devices(gpus):
+    parts = arrays(30, 20)
+    packed = csr(parts, shape=(30, 20), device="cuda")
+    assert packed.device == "cuda:0" and packed.to("cuda") is packed and gpus.made == [0]
+    other = packed.to("cuda:1")
+    assert other.device == "cuda:1" and gpus.made == [0, 1]
+    for found, expected in zip(other.arrays(), parts):
+        assert np.array_equal(found, expected)
+    back = other.to("cpu")
+    assert back.device == "cpu" and back.to("cpu") is back and gpus.made == [0, 1]
+    x, y = np.random.default_rng(11).standard_normal(20), np.random.default_rng(12).standard_normal(30)
+    assert np.array_equal(back @ x, plain_product(*parts, x)) and gpus.products == []
+    with pytest.raises(NotImplementedError, match="A.to"):
+        other.rmatvec(y)
+    assert np.array_equal(back.rmatvec(y), csr(parts, shape=(30, 20)).rmatvec(y))
+
+
 def test_nothing_but_numpy_is_imported():
     import subprocess
-    import sys
 
     code = ("import sys, numpy, buddy; buddy.sparse.csr((numpy.ones(1), numpy.zeros(1, int), numpy.array([0, 1])), shape=(1, 1)); "
             "sys.exit(any(name in sys.modules for name in ['scipy', 'torch', 'cupy']))")
