@@ -12,7 +12,7 @@ use std::{
 use buddy_core::{ENTRY_BYTES, Targets};
 use buddy_cuda::{Allocation, BuddyPool};
 use buddy_record::{AllocationTarget, TargetTable};
-use libbuddy::internals::{self, Failure, change, gpu, guard, keep};
+use libbuddy::internals::{self, Failure, change, exists, gpu, guard, keep};
 use libbuddy::{Code, Handle, Stream};
 
 /// A targets file that was read, and the allocations made by it.
@@ -21,7 +21,12 @@ pub struct Opened {
     table: TargetTable,
     rows: Vec<Strings>,
     made: Vec<(String, Handle)>,
+    /// Length of `made` at which freed handles are removed from it.
+    full: usize,
 }
+
+/// Fewest allocations of which freed ones are removed.
+const FEW: usize = 64;
 
 /// The strings of a row, for C.
 #[derive(Debug)]
@@ -66,7 +71,7 @@ pub unsafe extern "C" fn buddyTargetsOpen(path: *const c_char, targets: *mut *mu
         let file = std::fs::read_to_string(path).map_err(|error| value(format!("{path}: {error}")))?;
         let table = TargetTable::parse(&file).map_err(|error| value(format!("{path}: {error}")))?;
         let rows = table.allocations.iter().map(Strings::of).collect::<Result<_, _>>()?;
-        let opened = Box::new(Opened { table, rows, made: Vec::new() });
+        let opened = Box::new(Opened { table, rows, made: Vec::new(), full: FEW });
         // SAFETY: the caller's promise.
         unsafe { targets.write(Box::into_raw(opened)) };
         Ok(())
@@ -140,7 +145,7 @@ pub unsafe extern "C" fn buddyTargetsMalloc(
             value(format!("{error}; profile a run of this size, or give the row one target"))
         })?;
         let made = keep(Allocation::by_row(&gpu()?, row, bytes)?)?;
-        opened.made.push((name.to_owned(), made));
+        opened.add(name, made);
         // SAFETY: the caller's promise.
         unsafe { handle.write(made) };
         Ok(())
@@ -190,6 +195,16 @@ impl Opened {
             ranges: ranges.len() as u64,
             changes: changes.count() as u64,
         })
+    }
+
+    /// Adds an allocation. Removes the freed ones whenever their number doubled, so that a program
+    /// that allocates and frees in a loop needs no more memory in time.
+    fn add(&mut self, name: &str, handle: Handle) {
+        if self.made.len() >= self.full {
+            self.made.retain(|(_, handle)| exists(*handle));
+            self.full = FEW.max(2 * self.made.len());
+        }
+        self.made.push((name.to_owned(), handle));
     }
 
     fn unknown(&self, name: &str) -> Failure {
@@ -242,4 +257,20 @@ fn value(message: String) -> Failure {
 
 fn null() -> Failure {
     value("targets must not be null".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No handle exists, so each allocation counts as freed.
+    #[test]
+    fn freed_allocations_are_forgotten() {
+        let table = TargetTable::parse("version = 1\nprogram = \"p\"\n").unwrap();
+        let mut opened = Opened { table, rows: Vec::new(), made: Vec::new(), full: FEW };
+        for handle in 0..10 * FEW as u64 {
+            opened.add("a", Handle::MAX - handle);
+            assert!(opened.made.len() <= FEW, "{}", opened.made.len());
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub mod internals {
     pub use crate::{
         error::{Failure, guard},
         functions::some,
-        state::{change, gpu, keep},
+        state::{change, exists, gpu, keep},
     };
 }
 

@@ -16,6 +16,8 @@ struct State {
     /// By context id.
     gpus: HashMap<u64, Gpu>,
     allocations: HashMap<Handle, Owned>,
+    /// Allocations that [`change`] took out of `allocations` for its time.
+    changing: Vec<Handle>,
     last: Handle,
 }
 
@@ -53,6 +55,12 @@ pub(crate) fn find(handle: Handle) -> Result<Arc<Allocation>, Failure> {
     check(&state(), handle)
 }
 
+/// Returns whether an allocation was not freed, of whatever context.
+pub fn exists(handle: Handle) -> bool {
+    let state = state();
+    state.allocations.contains_key(&handle) || state.changing.contains(&handle)
+}
+
 /// Changes an allocation of the current context that no other call uses.
 ///
 /// # Errors
@@ -64,12 +72,16 @@ pub fn change(
     let mut owned = {
         let mut state = state();
         drop(check(&state, handle)?);
-        state.allocations.remove(&handle).ok_or(Failure::Handle(handle))?
+        let owned = state.allocations.remove(&handle).ok_or(Failure::Handle(handle))?;
+        state.changing.push(handle);
+        owned
     };
     let busy = || Failure::Value("another thread is in a call on this allocation".to_owned());
     // Outside the lock: a change waits for the GPU.
     let outcome = Arc::get_mut(&mut owned.allocation).ok_or_else(busy).and_then(change);
-    state().allocations.insert(handle, owned);
+    let mut state = state();
+    state.allocations.insert(handle, owned);
+    state.changing.retain(|changing| *changing != handle);
     outcome
 }
 
