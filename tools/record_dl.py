@@ -177,7 +177,7 @@ def record(name, layout, buddy, images, options):
             seen += 1
 
         losses.append(training.iterate(batch, keep))
-        parameters = {**describe(training, batch), "warm_up_steps": options.warm_up, "steps": training.step,
+        parameters = {**describe(training, batch, options), "warm_up_steps": options.warm_up, "steps": training.step,
                       "zeros_after_relu": zeros.share(), "loss_first": losses[0], "loss_last": losses[-1]}
         samples.write(options.samples / name, name, parameters, DTYPES)
     gc.enable()
@@ -192,7 +192,7 @@ def record(name, layout, buddy, images, options):
           f"{len(codecs)} tensors, {all_ms:.2f} ms/GB ({count_ms:.2f} counting), "
           f"{time.perf_counter() - start:.1f} s", flush=True)
     return recorder.record(name, {
-        **describe(training, batch), "footprint_bytes": footprint, "warm_up_steps": options.warm_up, "steps": training.step,
+        **describe(training, batch, options), "footprint_bytes": footprint, "warm_up_steps": options.warm_up, "steps": training.step,
         **({"small_steps": options.train} if options.train else {}), "zeros_after_relu": zeros.share(),
         "loss_first": losses[0], "loss_last": losses[-1],
         "left_out": {"below_bytes": SMALLEST, "tensors": len(small), "bytes": sum(small.values())},
@@ -227,19 +227,30 @@ def moments(events):
     return forward | {turn + round(i * rest / (SNAPSHOTS - half)) for i in range(1, SNAPSHOTS - half + 1)}
 
 
-def describe(training, batch):
+def describe(training, batch, options):
     """Describes the origin of a record."""
     words = isinstance(training.data, Words)
+    products = "f32 (products in TF32)" if DEVICE == "cuda" else "f32"
     return {
         "network": training.name, "batch": batch,
         "optimizer": "AdamW" if training.autocast else "SGD, momentum 0.9", "learning_rate": training.rate,
-        "dtype": "f32 with bf16 autocast" if training.autocast else "f32 (products in TF32)",
+        "dtype": "f32 with bf16 autocast" if training.autocast else products,
         "input": f"Zipf-distributed tokens, {training.data.length} of {training.model.vocabulary} words" if words
         else f"crops of {training.data.size} x {training.data.size} of scikit-image's {', '.join(PHOTOGRAPHS)}",
         **(gpu() if DEVICE == "cuda" else {"device": "CPU"}), "torch": torch.__version__,
-        "command": f"tools/record_dl.py {f'--layout {training.layout} ' if training.layout != 'pytorch' else ''}{training.name}",
+        "command": command(training, options),
         **({"layout": training.layout} if training.layout != "pytorch" else {}),
     }
+
+
+def command(training, options):
+    """Returns the command line of a record, without its folders."""
+    layout = training.layout if training.layout != "pytorch" else None
+    given = [("--layout", layout), ("--device", DEVICE if DEVICE != "cuda" else None), ("--batch", options.batch),
+             ("--warm-up", options.warm_up if options.warm_up != WARM_UP else None), ("--train", options.train or None),
+             ("--every", options.every if options.samples else None)]
+    words = [f"{name} {value}" for name, value in given if value is not None]
+    return " ".join(["tools/record_dl.py", *words, training.name])
 
 
 def gpu():
