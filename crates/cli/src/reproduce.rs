@@ -46,6 +46,10 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
+    /// Simulate nothing: show recorded simulations only, as the documentation does
+    #[arg(long)]
+    no_simulations: bool,
+
     /// Folder to write to
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -83,6 +87,9 @@ Examples:
   The results in the documentation, in less than 45 minutes on two cores:
     buddy reproduce --out out
 
+  The tables and pictures of the documentation:
+    buddy reproduce --no-simulations --docs docs --out out
+
   Two figures:
     buddy reproduce --only fig7 --only fig9 --out out
 
@@ -104,7 +111,8 @@ impl Reproduce {
         let records = self.out.join("records");
         let engine = self.engine(&settings, &records)?;
         let is_shard = matches!(engine, Engine::Shard { .. });
-        let request = Request { settings, only: self.only, records, recorded: self.recorded, engine };
+        let Self { only, recorded, .. } = self;
+        let request = Request { settings, only, simulates: !self.no_simulations, records, recorded, engine };
         let bar = TimeLeft::new();
         let done = reproduce(&request, &bar);
         bar.finish();
@@ -150,6 +158,7 @@ impl Reproduce {
         let mut arguments: Vec<String> = ["reproduce", "--out"].map(str::to_owned).into();
         arguments.push(fs::canonicalize(&self.out)?.to_string_lossy().into_owned());
         arguments.extend((settings.name != "default").then(|| format!("--{}", settings.name)));
+        arguments.extend(self.no_simulations.then(|| "--no-simulations".to_owned()));
         arguments.extend(self.only.iter().map(|name| format!("--only={name}")));
         arguments.extend(self.recorded.iter().map(|dir| format!("--recorded={}", dir.display())));
         arguments.extend([format!("--cpus={}", self.jobs.cpus), format!("--attempts={attempts}")]);

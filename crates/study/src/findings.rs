@@ -14,7 +14,7 @@ use crate::{Experiment, PUBLIC, Point, Program, Recorded, Settings, SpeedRow};
 pub(crate) const CPU: &str = "cpu";
 /// The same in Caffe's layout.
 pub(crate) const CPU_CAFFE: &str = "cpu-caffe";
-/// As [`CPU`] at about a quarter of the batch.
+/// As [`CPU`] at a quarter or half of the batch.
 pub(crate) const CPU_SMALL: &str = "cpu-small";
 
 /// All results so far. A figure is a function of this alone.
@@ -22,6 +22,8 @@ pub(crate) const CPU_SMALL: &str = "cpu-small";
 pub struct Findings {
     /// Scale and seed of the study.
     pub settings: Settings,
+    /// False if the study shows recorded simulations only.
+    pub simulates: bool,
     /// The HPC programs, by name.
     pub programs: BTreeMap<String, Program>,
     /// The same with an eighth of the memory and the paper's codec only.
@@ -62,6 +64,7 @@ impl Findings {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            simulates: true,
             programs: BTreeMap::new(),
             smaller: BTreeMap::new(),
             networks: BTreeMap::new(),
@@ -124,7 +127,7 @@ impl Findings {
                 gone.push(format!("Programs that did not run: {}.", programs.join(", ")));
             }
         }
-        let points = experiment.points(self);
+        let points = if self.simulates { experiment.points(self) } else { Vec::new() };
         let mut undone: BTreeMap<&str, usize> = BTreeMap::new();
         for point in points.iter().filter(|point| self.is_pending(point)) {
             *undone.entry(&point.program).or_default() += 1;

@@ -30,6 +30,8 @@ pub struct Request {
     pub settings: Settings,
     /// Names of the experiments; empty for all.
     pub only: Vec<String>,
+    /// False to simulate nothing: figures show recorded simulations only.
+    pub simulates: bool,
     /// Folder of records.
     pub records: PathBuf,
     /// Folder of the recorded training runs; `None` for the built-in ones.
@@ -61,7 +63,9 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let accuracy = recorded::accuracy(request.recorded.as_deref())?;
     let (dir, networks) = (request.recorded.as_deref(), networks(request)?);
     let (public, caffe, sets) = (public_programs(dir)?, caffe_networks(dir)?, sets(dir)?);
-    let mut found = Findings { networks, caffe, sets, public, accuracy, ..Findings::new(settings) };
+    let simulates = request.simulates;
+    let mut found =
+        Findings { simulates, networks, caffe, sets, public, accuracy, ..Findings::new(settings) };
     let interrupted = match gather(&chosen, &mut found, &store, &request.engine, watch) {
         Ok(()) => false,
         Err(Error::Interrupted) => true,
@@ -87,7 +91,8 @@ fn gather(
 ) -> Result<(), Error> {
     let settings = found.settings;
     let needs_programs = chosen.iter().any(|one| one.needs_programs());
-    let points: BTreeSet<Point> = chosen.iter().flat_map(|one| one.points(found)).collect();
+    let simulated = chosen.iter().filter(|_| found.simulates);
+    let points: BTreeSet<Point> = simulated.flat_map(|one| one.points(found)).collect();
     let mut points: Vec<Point> = points.into_iter().collect();
     let cost = |point: &Point| simulate::seconds(&settings, point);
     points.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
@@ -146,6 +151,7 @@ fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<
     let inputs = json!({
         "figure": name, "scale": scale, "bytes": bytes, "seed": seed,
         "network_instructions": network_instructions,
+        "simulates": found.simulates,
         "networks": found.networks.keys().collect::<Vec<_>>(),
         "caffe": found.caffe.keys().collect::<Vec<_>>(),
         "public": found.public.keys().collect::<Vec<_>>(),

@@ -26,6 +26,7 @@ fn request(dir: &Path, only: &[&str]) -> Request {
     Request {
         settings: TINY,
         only: only.iter().map(|&name| name.to_owned()).collect(),
+        simulates: true,
         records: dir.join("records"),
         engine: Engine::Local,
         recorded: Some(dir.join("recorded")),
@@ -184,4 +185,22 @@ fn partial_figures_list_what_is_missing() {
     assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("PARTIAL"));
     let whole = reproduce(&request(dir.path(), &["table1"]), &NoWatch).unwrap();
     assert!(whole.figures[0].data.unfinished.is_empty() && whole.undrawn.is_empty());
+}
+
+#[test]
+fn without_simulations_figures_show_recorded_ones_and_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("recorded")).unwrap();
+    let recorded_only = Request { simulates: false, ..request(dir.path(), &["fig11"]) };
+    let done = reproduce(&recorded_only, &NoWatch).unwrap();
+    let fig11 = figure(&done, "fig11");
+    assert!(!done.interrupted && fig11.unfinished.is_empty());
+    assert!(fig11.quantities.iter().all(|one| one.ours.is_some() && !one.name.ends_with("(partial)")));
+    let charts = fig11.panels.iter().filter_map(|panel| match panel {
+        Panel::Chart(chart) => Some(chart),
+        _ => None,
+    });
+    assert!(charts.clone().count() >= 4 && charts.clone().all(|chart| !chart.title.ends_with("this run")));
+    let kept = fs::read_dir(dir.path().join("records")).unwrap().count();
+    assert_eq!(kept, 11, "ten programs and a figure");
 }

@@ -3,7 +3,7 @@
 use buddy_record::{AxisInfo, Chart, Figure, Origin, Record, SeriesInfo, Shape, Unit};
 use buddy_sim::{Mode, Report};
 
-use super::{charts, line_chart};
+use super::{charts, line_chart, of_this_run};
 use crate::{
     About, Experiment, Findings, Point, bench,
     correlate::{Correlation, panels},
@@ -120,7 +120,8 @@ impl Experiment for SimulatorSpeed {
             panels: recorded
                 .iter()
                 .flat_map(panels)
-                .chain(charts([hardware_chart(&pairs), speed_chart(found)]))
+                .chain(of_this_run(hardware_chart(&pairs)))
+                .chain(charts([speed_chart(found)]))
                 .collect(),
             deviations: vec![77],
             ..self.about().figure()

@@ -5,7 +5,7 @@ use buddy_record::{
 };
 use buddy_sim::Mode;
 
-use super::{Column, bar_chart};
+use super::{Column, bar_chart, of_this_run};
 use crate::{
     About, Experiment, Findings, Point, Subject,
     experiment::{Explained, headline, quantity},
@@ -57,7 +57,7 @@ impl Experiment for Performance {
         panels.extend(charts.map(Panel::Chart));
         panels.push(Panel::Table(footprint_table(&footprints())));
         panels.push(Panel::Table(causes_table(&subjects, &runs.imposed)));
-        panels.push(Panel::Chart(slowdowns(&subjects, &here, "our data, D78, this run")));
+        panels.extend(of_this_run(slowdowns(&subjects, &here, "our data, D78, this run")));
         Figure {
             quantities: quantities(&subjects, &runs),
             panels,

@@ -3,7 +3,7 @@
 use buddy_record::{AxisInfo, Figure, Grid, GridCell, Panel, SeriesInfo, Unit};
 use buddy_sim::Mode;
 
-use super::line_chart;
+use super::{line_chart, of_this_run};
 use crate::{
     About, Experiment, Findings, Point, Settings, Subject,
     performance::{Row, Timings, caches, compressed_caches},
@@ -65,7 +65,7 @@ impl Experiment for Metadata {
         let here = line_chart("Hit rate by size: this run", x.clone(), y.clone(), lines);
         let panels = charts.map(Panel::Chart).into_iter();
         Figure {
-            panels: panels.chain([Panel::Table(table(&caches())), Panel::Chart(here)]).collect(),
+            panels: panels.chain([Panel::Table(table(&caches()))]).chain(of_this_run(here)).collect(),
             missing: found.missing(),
             deviations: vec![10, 78],
             ..self.about().figure()

@@ -123,6 +123,11 @@ fn line_chart(title: &str, x: AxisInfo, y: AxisInfo, series: Vec<SeriesInfo>) ->
     Chart { title, shape: Shape::Lines, x, y, groups, series, marks }
 }
 
+/// Wraps a chart of this run's simulations; `None` if nothing was simulated.
+fn of_this_run(chart: Chart) -> Option<Panel> {
+    chart.series.iter().any(|series| !series.points.is_empty()).then_some(Panel::Chart(chart))
+}
+
 /// Wraps charts as the panels of a figure.
 fn charts<const N: usize>(charts: [Chart; N]) -> Vec<Panel> {
     charts.map(Panel::Chart).into()
