@@ -20,8 +20,6 @@ const HPC: &str = include_str!("../records/performance-hpc.json");
 const DL: &str = include_str!("../records/performance-dl.json");
 /// Metadata caches of other sizes and line sizes than the GPU's own.
 const CACHES: &str = include_str!("../records/performance-caches.json");
-/// Unified Memory and pinned memory on a V100.
-const UNIFIED: &str = include_str!("../records/performance-um.json");
 /// Two footprints, with full caches and with caches scaled down.
 const FOOTPRINTS: &str = include_str!("../records/performance-footprint.json");
 /// The paper's ratios and overflow imposed on the ten programs.
@@ -266,33 +264,6 @@ pub(crate) fn footprints() -> Vec<Row> {
     whole.filter(is_there).chain(cut.clone()).collect()
 }
 
-/// Returns the time of each recorded program with Unified Memory at an oversubscription, and with
-/// pinned memory, both relative to a V100 that holds everything.
-pub(crate) fn unified_memory(oversubscription: f64) -> Vec<(String, f64, f64)> {
-    let all: Vec<UnifiedRow> = parsed(UNIFIED);
-    let cycles = |program: &str, mode: Mode, over: f64| {
-        let is_it = |row: &&UnifiedRow| {
-            row.program == program && row.mode == mode && (row.oversubscription - over).abs() < 1e-9
-        };
-        all.iter().find(is_it).map(|row| row.cycles)
-    };
-    let of = |ideal: &UnifiedRow| {
-        let name = &ideal.program;
-        let unified = cycles(name, Mode::Um, oversubscription)? / ideal.cycles;
-        Some((name.clone(), unified, cycles(name, Mode::Pinned, 0.0)? / ideal.cycles))
-    };
-    all.iter().filter(|row| row.mode == Mode::Ideal).filter_map(of).collect()
-}
-
-/// A row of the record of Unified Memory.
-#[derive(Debug, Deserialize)]
-struct UnifiedRow {
-    program: String,
-    mode: Mode,
-    oversubscription: f64,
-    cycles: f64,
-}
-
 /// Returns the programs at a fifth of the paper's footprint over its link.
 fn at_150() -> impl Iterator<Item = Row> {
     rows(HPC).into_iter().filter(|row| row.link == 150.0)
@@ -336,14 +307,6 @@ mod tests {
         assert_eq!(speed("alexnet", Mode::Buddy, 50), None, "its link matters, so it must be simulated");
         assert_eq!(speed("cg", Mode::Buddy, 50), Some(2.0));
         assert_eq!(speed("cg", Mode::Bandwidth, 150), None, "no guess without a simulation");
-    }
-
-    #[test]
-    fn unified_memory_is_relative_to_a_gpu_that_holds_everything() {
-        let all = unified_memory(0.5);
-        let palm = all.iter().find(|(name, _, _)| name == "palm").unwrap();
-        assert_eq!(palm.1, 208_080_595.0 / 13_104_033.0);
-        assert_eq!((all.len(), palm.2), (3, 92_919_876.0 / 13_104_033.0));
     }
 
     #[test]

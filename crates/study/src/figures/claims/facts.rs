@@ -7,9 +7,10 @@ use buddy_sim::Mode;
 
 use crate::{
     Experiment, Findings, Point, Program, Subject, arithmetic,
-    figures::{SimulatorSpeed, Speedup, UnifiedMemory},
+    figures::{SimulatorSpeed, Speedup},
+    findings::CPU,
     geometric,
-    performance::{Timings, unified_memory},
+    performance::{AtCapacity, OWN_METADATA, Row, Timings, at_capacity, compressed_caches},
     reading::rounded_down,
 };
 
@@ -127,12 +128,24 @@ impl<'a> Facts<'a> {
         (!shares.is_empty()).then_some((near, shares.len()))
     }
 
-    /// Returns the mean ratio of eight sizes of the HPC programs with a codec.
-    pub(super) fn codec(&self, name: &str) -> Option<f64> {
-        let of = |profile: &'a Profile| -> Option<&'a CodecOutcome> {
-            profile.codecs.iter().find(|one| one.codec == name)
+    /// Returns the reading of BPC.
+    pub(super) fn bpc(&self) -> &'static str {
+        self.codec
+    }
+
+    /// Returns the mean ratio of a group with a codec: with eight sizes, or with the final design.
+    /// Networks are those recorded with every codec.
+    pub(super) fn codec(&self, group: Group, name: &str, eight: bool) -> Option<f64> {
+        let subjects = if group == Group::Hpc { self.found.hpc() } else { self.found.dl() };
+        let profile = |one: &Subject<'a>| match group {
+            Group::Hpc => one.profile,
+            Group::Dl => self.found.in_set(CPU, one.name),
         };
-        geometric(self.profiles(Group::Hpc).filter_map(|profile| of(profile)?.optimistic_ratio))
+        let of = |one: &CodecOutcome| if eight { one.optimistic_ratio } else { Some(one.ratio) };
+        geometric(subjects.iter().filter_map(|subject| {
+            let outcome = profile(subject)?.codecs.iter().find(|one| one.codec == name)?;
+            of(outcome)
+        }))
     }
 
     /// Returns the ratios of eight sizes over the snapshots of a workload.
@@ -232,19 +245,25 @@ impl<'a> Facts<'a> {
         Some(self.timings.get(&Point::new(name, Mode::Buddy))?.buddy_accesses)
     }
 
-    /// Returns the metadata hit rates of workloads with compressed memory.
+    /// Returns the recorded metadata hit rates with everything compressed, in the order of the
+    /// workloads, with the cache of the evaluated GPU.
     pub(super) fn metadata_hits(&self) -> Vec<(&'static str, f64)> {
+        let all = compressed_caches();
         let rate = |subject: &Subject<'a>| {
-            let timing = self.timings.get(&Point::new(subject.name, Mode::Buddy))?;
-            (timing.metadata_hits > 0.0).then_some((subject.label, timing.metadata_hits))
+            let is_own = |row: &&Row| row.program == subject.name && row.metadata == OWN_METADATA;
+            Some((subject.name, all.iter().find(is_own)?.timing.metadata_hits))
         };
         self.subjects.iter().filter_map(rate).collect()
     }
 
-    /// Returns each recorded program's time with Unified Memory and with pinned memory at an
-    /// oversubscription.
-    pub(super) fn unified_and_pinned(&self, over: f64) -> Vec<(String, f64, f64)> {
-        unified_memory(over)
+    /// Returns the recorded time of each program at a capacity: with a mode over a link, relative to
+    /// a GPU that holds everything. Pinned memory has one time at every capacity.
+    pub(super) fn at_capacity(&self, mode: Mode, link: u32, capacity: f64) -> Vec<(String, f64)> {
+        let is_it = |row: &AtCapacity| {
+            (row.mode, row.link) == (mode, link)
+                && (mode == Mode::Pinned || (row.capacity / capacity - 1.0).abs() < 1e-3)
+        };
+        at_capacity().into_iter().filter(is_it).map(|row| (row.program, row.time)).collect()
     }
 
     /// Returns our number of a quantity of another figure.
@@ -254,10 +273,6 @@ impl<'a> Facts<'a> {
 
     pub(super) fn simulator(&self, name: &str) -> Option<f64> {
         self.quantity(SimulatorSpeed.draw(self.found), name)
-    }
-
-    pub(super) fn oversubscribed(&self, name: &str) -> Option<f64> {
-        self.quantity(UnifiedMemory.draw(self.found), name)
     }
 
     pub(super) fn larger_batch(&self, name: &str) -> Option<f64> {

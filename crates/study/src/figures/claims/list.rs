@@ -13,10 +13,13 @@ use crate::{Experiment, Findings, Settings, figures::Design};
 
 const ALLOCATION: Policy = Policy::Allocation;
 const FINAL: Policy = Policy::Allocation16x;
-/// Codecs that the paper compares.
-const CODECS: [&str; 5] = ["bpc", "bdi", "fpc", "fvc", "cpack"];
+/// Codecs that the paper compares with BPC.
+pub(super) const OTHER_CODECS: [&str; 4] = ["bdi", "fpc", "fvc", "cpack"];
+/// Capacities that "oversubscribing by 50%" may mean: half more memory, and half of it missing.
+const HALF: [f64; 2] = [1.5, 2.0];
 /// Lowest metadata hit rate that counts as high.
 const HIGH: f64 = 0.9;
+const EVERYTHING: &str = "everything compressed, programs of 64 MB";
 const NOT_COMPRESSED: &str = "memory that 1x does not pay for stays uncompressed (D78)";
 
 const fn claim(place: &'static str, text: &'static str, source: Source, test: Test) -> Claim {
@@ -78,15 +81,31 @@ pub(super) const CLAIMS: &[Claim] = &[
         "Of five codecs, BPC is chosen for its high ratio",
         Source::Measured,
         Test::Statement(|facts| {
-            let means: Option<Vec<(f64, &str)>> =
-                CODECS.iter().map(|codec| Some((facts.codec(codec)?, *codec))).collect();
-            let mut means = means?;
-            means.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let text: Vec<String> = means.iter().map(|(mean, codec)| format!("{codec} {mean:.3}x")).collect();
-            Some((text.join(", "), Verdict::holds_if(means[0].1 == "bpc")))
+            let bpc = facts.bpc();
+            let ratios = |group, eight| -> Option<Vec<(f64, &str)>> {
+                let codecs = std::iter::once(bpc).chain(OTHER_CODECS);
+                codecs.map(|codec| Some((facts.codec(group, codec, eight)?, codec))).collect()
+            };
+            let (mut texts, mut won) = (Vec::new(), 0);
+            for (group, name) in [(Group::Hpc, "HPC"), (Group::Dl, "DL")] {
+                for (eight, design) in [(true, "eight sizes"), (false, "final design")] {
+                    let mut all = ratios(group, eight)?;
+                    let own = all[0].0;
+                    // A stable sort: bpc stays before a codec with the same ratio.
+                    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+                    let place = all.iter().position(|one| one.1 == bpc)? + 1;
+                    won += usize::from(place == 1);
+                    let best = all.iter().find(|one| one.1 != bpc)?;
+                    texts.push(format!(
+                        "{name} {design}: place {place}, {own:.3}x, {} {:.3}x",
+                        best.1, best.0
+                    ));
+                }
+            }
+            Some((format!("{} and the best other: {}", bpc, texts.join("; ")), more_than_half(won, 4)))
         }),
     )
-    .with("eight sizes, mean of the HPC programs"),
+    .with("networks recorded on a CPU"),
     untested(
         "2.4",
         "Larger entries need less metadata and compress better; smaller ones need fewer read-modify-writes",
@@ -147,11 +166,33 @@ pub(super) const CLAIMS: &[Claim] = &[
         Test::Statement(|facts| {
             let rates = facts.metadata_hits();
             let high = rates.iter().filter(|(_, rate)| *rate >= HIGH).count();
-            let text = format!("{high} of {} with compressed memory above {}", rates.len(), percent(HIGH));
+            let text = format!("{high} of {} above {}", rates.len(), percent(HIGH));
             (!rates.is_empty()).then(|| (text, Verdict::holds_if(2 * high > rates.len())))
         }),
     )
-    .with(NOT_COMPRESSED),
+    .with(EVERYTHING),
+    claim(
+        "3.2",
+        "351.palm and 355.seismic have lower metadata-cache hit rates",
+        Source::Simulated,
+        Test::Statement(|facts| {
+            let rates = facts.metadata_hits();
+            let of = |name: &str| rates.iter().find(|one| one.0 == name).map(|one| one.1);
+            let (palm, seismic) = (of("palm")?, of("seismic")?);
+            let others = rates.iter().filter(|one| !["palm", "seismic"].contains(&one.0));
+            let lowest = others.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            let text = format!(
+                "palm {}, seismic {}, the lowest other {} {}",
+                percent(palm),
+                percent(seismic),
+                lowest.0,
+                percent(lowest.1)
+            );
+            let low = [palm, seismic].iter().filter(|rate| **rate < lowest.1).count();
+            Some((text, [Verdict::Differs, Verdict::InDirection, Verdict::Holds][low]))
+        }),
+    )
+    .with(EVERYTHING),
     claim(
         "3.3",
         "A change of compressibility moves no data",
@@ -161,14 +202,15 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim(
         "3.3",
         "Programs that fit run without compression at no cost",
-        Source::Simulated,
+        Source::Built,
         Test::Statement(|facts| {
             let names = ["palm", "sp", "csp"];
             let all: Option<Vec<f64>> =
                 names.iter().map(|name| facts.slowdown(name, Mode::Buddy, 150)).collect();
             let worst = all?.into_iter().map(f64::abs).reduce(f64::max)?;
-            let text = format!("{} of difference for uncompressed palm, sp and csp", percent(worst));
-            Some((text, Verdict::holds_if(worst < 1e-6)))
+            let text = "uncompressed memory has no metadata and no codec in its path";
+            // The three stay uncompressed in the recorded simulations.
+            Some((text.to_owned(), Verdict::holds_if(worst < 1e-6)))
         }),
     ),
     claim(
@@ -506,6 +548,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         Test::Number(Unit::Number, 0.989, 0.0, |facts| facts.simulator("Correlation with hardware")),
     )
     .with("kernels of public programs on an H200"),
+    untested("4.1", "GPGPU-Sim correlates with a GPU by 0.948", "GPGPU-Sim is not run here"),
     claim(
         "4.1",
         "The simulator is two orders of magnitude faster than GPGPU-Sim",
@@ -634,7 +677,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         Source::Simulated,
         Test::Statement(|facts| {
             let share = 1.0 / facts.mean_speed(Some(Group::Hpc), Mode::Buddy, 150)? - 1.0;
-            Some((loss(share), Verdict::holds_if(share <= 0.01)))
+            Some((loss(share), Verdict::holds_if(share.abs() <= 0.01)))
         }),
     )
     .with(NOT_COMPRESSED),
@@ -644,7 +687,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         Source::Simulated,
         Test::Statement(|facts| {
             let share = 1.0 / facts.mean_speed(Some(Group::Dl), Mode::Buddy, 150)? - 1.0;
-            Some((loss(share), Verdict::holds_if(share <= 0.022)))
+            Some((loss(share), Verdict::holds_if(share.abs() <= 0.022)))
         }),
     )
     .with(NOT_COMPRESSED),
@@ -653,26 +696,42 @@ pub(super) const CLAIMS: &[Claim] = &[
         "Oversubscribed Unified Memory is often slower than memory pinned on the host",
         Source::Simulated,
         Test::Statement(|facts| {
-            let all = facts.unified_and_pinned(0.5);
-            let slower = all.iter().filter(|(_, unified, pinned)| unified > pinned).count();
-            let text: Vec<String> = all
-                .iter()
-                .map(|(name, unified, pinned)| {
-                    format!("{name} {} against {}", ratio(*unified), ratio(*pinned))
-                })
-                .collect();
-            let text = format!("time at 50%: {}", text.join(", "));
-            (!all.is_empty()).then(|| (text, Verdict::holds_if(2 * slower > all.len())))
+            let pinned = facts.at_capacity(Mode::Pinned, 75, 1.0);
+            let (mut texts, mut slower, mut count) = (Vec::new(), 0, 0);
+            for capacity in HALF {
+                let unified = facts.at_capacity(Mode::Um, 75, capacity);
+                let mut both = Vec::new();
+                for (name, time) in unified {
+                    let pinned = pinned.iter().find(|one| one.0 == name)?.1;
+                    (slower, count) = (slower + usize::from(time > pinned), count + 1);
+                    both.push(format!("{name} {} against {}", ratio(time), ratio(pinned)));
+                }
+                texts.push(format!("capacity {}: {}", ratio(capacity), both.join(", ")));
+            }
+            (count > 0).then(|| (texts.join("; "), Verdict::holds_if(2 * slower > count)))
         }),
     )
-    .with("the paper measured a V100"),
+    .with("over 75 GB/s; the paper measured a V100"),
     claim(
         "4.3",
         "Buddy Compression takes at most 1.67x of the time at 50% over 50 GB/s",
         Source::Simulated,
-        Test::AtMost(Unit::Ratio, 1.67, |facts| facts.oversubscribed("Largest time of the three")),
+        Test::Statement(|facts| {
+            let worst = |capacity| {
+                let all = facts.at_capacity(Mode::Buddy, 50, capacity).into_iter();
+                all.max_by(|a, b| a.1.total_cmp(&b.1))
+            };
+            let all: Option<Vec<(String, f64)>> = HALF.into_iter().map(worst).collect();
+            let all = all?;
+            let text = HALF.iter().zip(&all).map(|(capacity, (name, time))| {
+                format!("at capacity {} at most {} ({name})", ratio(*capacity), ratio(*time))
+            });
+            let text: Vec<String> = text.collect();
+            let within = all.iter().filter(|(_, time)| *time <= 1.67).count();
+            Some((text.join(", "), [Verdict::Differs, Verdict::InDirection, Verdict::Holds][within]))
+        }),
     )
-    .with("capacity 1.5x, programs of 32 MB"),
+    .with("programs of 32 MB"),
     claim(
         "4.4",
         "The memory of AlexNet grows from a batch of",
