@@ -6,7 +6,7 @@ use super::{Column, bar_chart, charts};
 use crate::{
     About, Experiment, Findings, Subject,
     experiment::{Explained, headline, quantity},
-    findings::CPU_CAFFE,
+    findings::{CPU, CPU_CAFFE},
     reading::{Reading, SECOND, read_as, rounded_down},
 };
 
@@ -61,6 +61,7 @@ const STEPS: [Step; 4] = [
 const FINAL: usize = 3;
 /// Places of the two groups in [`Step`]'s arrays.
 const GROUPS: [&str; 2] = ["HPC", "DL"];
+const DL: usize = 1;
 
 impl Step {
     /// Returns ratio and mean share of buddy accesses with a codec.
@@ -113,6 +114,8 @@ impl Experiment for Optimisations {
         let (subjects, second) = (found.subjects(), Reading::of(found, SECOND));
         let again = second.subjects(found);
         let (columns, more) = (Columns::of(&subjects, "bpc"), Columns::of(&again, SECOND.name()));
+        let on_cpu = subjects.iter().map(|one| Subject { profile: found.in_set(CPU, one.name), ..*one });
+        let same = Columns::of(&on_cpu.collect::<Vec<_>>(), "bpc");
         let pictures = charts([
             ratio_chart(&subjects, &columns.ratios),
             share_chart(&subjects, &columns.shares),
@@ -121,9 +124,9 @@ impl Experiment for Optimisations {
                 &column.shares[FINAL]
             }),
         ]);
-        let table = Panel::Table(means(&columns, &more));
+        let table = Panel::Table(means(&columns, &same, &more));
         Figure {
-            quantities: quantities(&columns, &more),
+            quantities: quantities(&columns, &same, &more),
             panels: pictures.into_iter().chain([table]).collect(),
             missing: found.missing(),
             deviations: vec![3, 40, 41, 42, 45, 46, 49, 71, 75],
@@ -132,7 +135,9 @@ impl Experiment for Optimisations {
     }
 }
 
-fn quantities(columns: &Columns, more: &Columns) -> Vec<Quantity> {
+/// Returns the paper's numbers beside both readings. Networks with the second one are recorded on a
+/// CPU; plain BPC on the same records stands before it.
+fn quantities(columns: &Columns, same: &Columns, more: &Columns) -> Vec<Quantity> {
     let mut all = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
         let make = if index == FINAL { headline } else { quantity };
@@ -151,13 +156,18 @@ fn quantities(columns: &Columns, more: &Columns) -> Vec<Quantity> {
         }
     }
     for (group, class) in GROUPS.into_iter().enumerate() {
-        let of = |what: &str, unit, paper, ours| {
-            let text = format!("{what}, final design, {class}, {SECOND}");
+        let place = if group == DL { ", CPU" } else { "" };
+        let of = |what: &str, codec: &str, unit, paper, ours| {
+            let text = format!("{what}, final design, {class}, {codec}{place}");
             headline(&text, unit, paper, ours, "section 3.4").explained(3).of_group(group == 0)
         };
         let share = STEPS[FINAL].shares.map_or(0.0, |one| one[group]);
-        all.push(of("Ratio", Unit::Ratio, STEPS[FINAL].ratios[group], more.ratios[FINAL].mean(group)));
-        all.push(of("Buddy accesses", Unit::Percent, share, more.shares[FINAL].mean(group)));
+        let both = [("bpc", same), (SECOND.name(), more)];
+        for (codec, from) in both.into_iter().skip(usize::from(group != DL)) {
+            let (ratio, over) = (from.ratios[FINAL].mean(group), from.shares[FINAL].mean(group));
+            all.push(of("Ratio", codec, Unit::Ratio, STEPS[FINAL].ratios[group], ratio));
+            all.push(of("Buddy accesses", codec, Unit::Percent, share, over));
+        }
     }
     all
 }
@@ -214,30 +224,35 @@ fn readings(found: &Findings, title: &str, unit: Unit, column: fn(&Columns) -> &
     bar_chart(title, &subjects, y.starting_at(0.0), series)
 }
 
-/// Returns the means of every step, the paper's beside both readings.
-fn means(columns: &Columns, more: &Columns) -> Grid {
-    let cells = |group: &'static str| {
-        let names = ["the paper", "bpc", "bpc overflow", "bpc-best", "bpc-best overflow"];
-        let units = [Unit::Ratio, Unit::Ratio, Unit::Percent, Unit::Ratio, Unit::Percent];
-        names.into_iter().zip(units).map(move |(name, unit)| (format!("{group}, {name}"), unit))
+/// Returns the means of every step, the paper's beside both readings. Networks have plain BPC also
+/// on the records of the second reading.
+fn means(columns: &Columns, same: &Columns, more: &Columns) -> Grid {
+    let readings = |group: usize| -> Vec<(&str, &Columns)> {
+        match group {
+            DL => vec![("bpc", columns), ("bpc, CPU", same), ("bpc-best, CPU", more)],
+            _ => vec![("bpc", columns), ("bpc-best", more)],
+        }
+    };
+    let cells = |group: usize| {
+        let name = move |name: &str| format!("{}, {name}", GROUPS[group]);
+        let own = readings(group).into_iter().flat_map(move |(codec, _)| {
+            [(name(codec), Unit::Ratio), (name(&format!("{codec}, overflow")), Unit::Percent)]
+        });
+        std::iter::once((name("the paper"), Unit::Ratio)).chain(own).collect::<Vec<_>>()
     };
     let head = std::iter::once(("step".to_owned(), Unit::Number));
     let row = |(index, step): (usize, &Step)| -> Vec<GridCell> {
-        let numbers = (0..2).flat_map(|group| {
-            let of = |all: &[Column]| all[index].mean(group);
-            [
-                Some(step.ratios[group]),
-                of(&columns.ratios),
-                of(&columns.shares),
-                of(&more.ratios),
-                of(&more.shares),
-            ]
-        });
-        std::iter::once(GridCell::from(step.name)).chain(numbers.map(GridCell::from)).collect()
+        let numbers = |group: usize| {
+            let of = |all: &Columns| [all.ratios[index].mean(group), all.shares[index].mean(group)];
+            let own = readings(group).into_iter().flat_map(|(_, all)| of(all)).collect::<Vec<_>>();
+            std::iter::once(Some(step.ratios[group])).chain(own)
+        };
+        let numbers = (0..GROUPS.len()).flat_map(numbers).map(GridCell::from);
+        std::iter::once(GridCell::from(step.name)).chain(numbers).collect()
     };
     Grid {
         title: "Means by step and reading".to_owned(),
-        columns: head.chain(GROUPS.into_iter().flat_map(cells)).collect(),
+        columns: head.chain((0..GROUPS.len()).flat_map(cells)).collect(),
         rows: STEPS.iter().enumerate().map(row).collect(),
     }
 }
@@ -286,10 +301,12 @@ mod tests {
         let figure = Optimisations.draw(&findings());
         near(bar(chart(&figure, 2), "bpc-best (networks: CPU)", "AlexNet"), 4.0);
         near(bar(chart(&figure, 3), "bpc-best (networks: CPU)", "AlexNet"), 0.0);
-        near(ours(&figure, "Ratio, final design, DL, bpc-best"), 4.0);
+        near(ours(&figure, "Ratio, final design, DL, bpc-best, CPU"), 4.0);
+        assert_eq!(ours(&figure, "Ratio, final design, DL, bpc, CPU"), None, "recorded on a GPU only");
         assert_eq!(ours(&figure, "Ratio, final design, HPC, bpc-best"), None, "not measured with it");
         let Panel::Table(table) = &figure.panels[4] else { panic!("a table") };
-        assert_eq!((&table.rows[3][6], &table.rows[3][9]), (&1.5.into(), &4.0.into()));
+        assert_eq!((&table.rows[3][6], &table.rows[3][11]), (&1.5.into(), &4.0.into()));
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
     }
 
     #[test]
