@@ -218,16 +218,15 @@ impl<R: Read + Seek> Read for Text<R> {
     }
 }
 
-/// Returns the header's text, without the zero byte that ends it.
-fn header(file: &mut impl Read) -> io::Result<Vec<u8>> {
+/// Returns the header's text, without the zero byte that ends it, and stops behind that byte.
+fn header(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    for byte in file.take(MAX_HEADER_BYTES).bytes() {
-        match byte? {
-            0 => return Ok(text),
-            byte => text.push(byte),
-        }
-    }
-    Err(damaged("its header has no end in 64 KiB"))
+    file.by_ref().take(MAX_HEADER_BYTES).read_to_end(&mut text)?;
+    let end =
+        text.iter().position(|&byte| byte == 0).ok_or_else(|| damaged("its header has no end in 64 KiB"))?;
+    text.truncate(end);
+    file.seek(SeekFrom::Start(end as u64 + 1))?;
+    Ok(text)
 }
 
 fn number(file: &mut impl Read) -> io::Result<u32> {
