@@ -70,7 +70,8 @@ pub use frozen::FrozenBuffer;
 pub use gpu::Gpu;
 pub use info::{Info, architectures};
 pub use kv::{
-    Attend, AttentionArguments, AttentionPlan, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView,
+    Attend, AttentionArguments, AttentionPlan, Fresh, HostKv, HostRows, KvBytes, KvCache, KvMemory, KvRows,
+    KvShape, KvView,
 };
 pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Combine, GroupedLinear, Linear, Output, Route, Trial, Weights};

@@ -111,6 +111,8 @@ pub(crate) fn bytes_mut<'a>(range: Range) -> &'a mut [u8] {
 
 /// A plain number, of which every bit pattern is a value.
 pub(crate) trait Number {}
+impl Number for i32 {}
+impl Number for i64 {}
 impl Number for u32 {}
 impl Number for u64 {}
 impl Number for f32 {}

@@ -1,21 +1,23 @@
 //! A compressed, paged KV cache on a GPU (docs/explain/attention.md).
 
-use buddy_cuda::{Attend, CudaStream, Fresh, KvCache, KvMemory, KvRows, KvShape};
+use buddy_cuda::{Attend, CudaStream, Fresh, HostKv, HostRows, KvCache, KvMemory, KvRows, KvShape};
 use pyo3::prelude::*;
 
 use crate::{
-    device::{Device, Range, gpu, on_gpu},
+    device::{Device, Range, bytes, bytes_mut, gpu, numbers, on_gpu},
     error,
 };
 
 /// Layers, pages per layer, KV heads, head dimension, tokens per page.
 type Shape = (u32, u32, u32, u32, u32);
-/// Shape; memory of the entries, of the overflow and of the metadata.
-type Cache = (Shape, Range, Range, Range);
+/// Shape; memory of the entries, of the overflow and of the metadata; of the windows and the fault,
+/// or nothing if the metadata holds them.
+type Cache = (Shape, Range, Range, Range, Range);
 /// Keys, values, layer stride, token stride, first layer, layers, tokens.
 type Rows = (Range, Range, u64, u64, u32, u32, u32);
 
-const NO_GPU: &str = "the compressed KV cache is on a GPU only";
+const NO_GPU: &str =
+    "training, attention and their scratch memory of a compressed KV cache are on a GPU only";
 
 fn shape((layers, pages, heads, head_values, page_tokens): Shape) -> KvShape {
     KvShape { layers, pages, heads, head_values, page_tokens }
@@ -28,13 +30,33 @@ fn rows((keys, values, layer_stride, token_stride, layer, layers, tokens): Rows)
 /// Calls `enqueue` with a cache and the current stream.
 fn with(
     device: Device,
-    (of, entries, overflow, metadata): Cache,
+    (of, entries, overflow, metadata, windows): Cache,
     enqueue: impl FnOnce(&KvCache<'_>, &CudaStream) -> Result<(), buddy_cuda::Error>,
 ) -> PyResult<()> {
     let (gpu, stream) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
     let memory =
         KvMemory { entries: on_gpu(entries), overflow: on_gpu(overflow), metadata: on_gpu(metadata) };
-    KvCache::over(&gpu, shape(of), memory).and_then(|cache| enqueue(&cache, &stream)).map_err(error::gpu)
+    let cache = match windows.bytes {
+        0 => KvCache::over(&gpu, shape(of), memory),
+        _ => KvCache::with_windows(&gpu, shape(of), memory, on_gpu(windows)),
+    };
+    cache.and_then(|cache| enqueue(&cache, &stream)).map_err(error::gpu)
+}
+
+/// Calls `change` with a cache in host memory, which has memory of its own for windows.
+fn on_host(
+    (of, entries, overflow, metadata, windows): Cache,
+    change: impl FnOnce(&mut HostKv<'_>) -> Result<(), buddy_cuda::Error>,
+) -> PyResult<()> {
+    let memory = [entries, overflow, metadata, windows].map(bytes_mut);
+    HostKv::over(shape(of), memory).and_then(|mut cache| change(&mut cache)).map_err(error::gpu)
+}
+
+/// Returns the bytes of entries, overflow, nibbles, and windows with the fault.
+#[pyfunction]
+pub(crate) fn kv_parts(of: Shape) -> PyResult<(u64, u64, u64, u64)> {
+    let bytes = shape(of).check().map_err(error::gpu)?.bytes();
+    Ok((bytes.entries, bytes.overflow, bytes.nibbles, bytes.windows))
 }
 
 /// Returns true if attention in place runs on a GPU.
@@ -58,6 +80,12 @@ pub(crate) fn kv_bytes(device: Device, of: Shape, sequences: u32) -> PyResult<(u
 /// Sets every token to zero.
 #[pyfunction]
 pub(crate) fn kv_clear(device: Device, cache: Cache) -> PyResult<()> {
+    if device.0 < 0 {
+        return on_host(cache, |cache| {
+            cache.clear();
+            Ok(())
+        });
+    }
     #[expect(
         clippy::redundant_closure_for_method_calls,
         reason = "the method is of one lifetime, the closure of any"
@@ -71,9 +99,16 @@ pub(crate) fn kv_train(device: Device, cache: Cache, of: Rows) -> PyResult<()> {
     with(device, cache, |cache, stream| cache.train(stream, &rows(of)))
 }
 
-/// Appends tokens at slots (64-bit indices).
+/// Appends tokens at slots (64-bit indices). On the CPU, to one layer.
 #[pyfunction]
 pub(crate) fn kv_append(device: Device, cache: Cache, of: Rows, slots: Range) -> PyResult<()> {
+    if device.0 < 0 {
+        let (keys, values, _, token_stride, layer, _, tokens) = of;
+        let rows = HostRows { keys: bytes(keys), values: bytes(values), stride: 2 * token_stride as usize };
+        let slots = numbers::<i64>(slots)?;
+        let slots = slots.get(..tokens as usize).ok_or_else(|| error::value("a slot for each token"))?;
+        return on_host(cache, |cache| cache.append(layer, rows, slots));
+    }
     with(device, cache, |cache, stream| cache.append(stream, &rows(of), on_gpu(slots)))
 }
 
@@ -120,6 +155,10 @@ pub(crate) fn kv_read(
     spans: [Range; 3],
 ) -> PyResult<()> {
     let (layer, first, count) = asked;
+    if device.0 < 0 {
+        let (pages, to) = (numbers::<i32>(spans[0])?, [spans[1], spans[2]].map(bytes_mut));
+        return on_host(cache, |cache| cache.read(layer, pages, (first, count), to));
+    }
     let [pages, keys, values] = spans.map(on_gpu);
     // SAFETY: the package passes the pages that hold these tokens.
     with(device, cache, |cache, stream| unsafe {

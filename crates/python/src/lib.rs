@@ -41,7 +41,9 @@ mod _native {
     #[pymodule_export]
     use super::kv::kv_attends;
     #[pymodule_export]
-    use super::kv::{kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
+    use super::kv::{
+        kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_parts, kv_read, kv_train,
+    };
     #[pymodule_export]
     use super::linear::{linear, linear_counter_bytes, linear_load, linear_prefetched, linear_scratch_bytes};
     #[pymodule_export]

@@ -6,21 +6,11 @@ import torch
 
 from .. import _native
 from ..torch.ops import device_and_stream, span
-from ..torch.pinned import pin, unpin
+from ..torch.pinned import pinned, unpin
 
 PAGE = 64
-# Bytes of an entry.
-ENTRY = 128
 # Share of the GPU's memory that overflow may take before it goes to the host.
 SMALL = 1 / 2048
-
-
-def pinned(size: int) -> torch.Tensor:
-    """Returns pinned host memory aligned to an entry, of exactly this size."""
-    memory = torch.empty(size + ENTRY, dtype=torch.uint8)
-    memory = memory[-memory.data_ptr() % ENTRY :][:size]
-    pin(memory)
-    return memory
 
 
 class PagedCache:
@@ -64,7 +54,7 @@ class PagedCache:
     @property
     def native(self):
         """The cache as native functions take it."""
-        return self.shape, span(self.entries), span(self.overflow), span(self.metadata)
+        return self.shape, span(self.entries), span(self.overflow), span(self.metadata), None
 
     @property
     def device_bytes(self) -> int:

@@ -8,6 +8,7 @@ buffer at a time.
 import torch
 
 from .. import _native
+from .layout import ENTRY
 from .ops import raw_stream, stream_of
 
 # Bytes that are pinned at once.
@@ -23,6 +24,14 @@ def pin(memory: torch.Tensor) -> None:
         size = min(MOST, memory.numel() - at)
         if (error := int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr() + at, size, 0))) != 0:
             raise MemoryError(f"{size} bytes of host memory cannot be pinned: CUDA error {error}")
+
+
+def pinned(size: int) -> torch.Tensor:
+    """Returns pinned host memory aligned to an entry, of exactly this size."""
+    memory = torch.empty(size + ENTRY, dtype=torch.uint8)
+    memory = memory[-memory.data_ptr() % ENTRY :][:size]
+    pin(memory)
+    return memory
 
 
 def unpin(memory: torch.Tensor) -> None:

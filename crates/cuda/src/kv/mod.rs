@@ -6,6 +6,7 @@
 
 mod attention;
 mod fresh;
+mod host;
 mod plan;
 mod shape;
 
@@ -18,6 +19,7 @@ use cudarc::driver::{CudaFunction, CudaStream};
 pub(crate) use attention::Attentions;
 pub use attention::{Attend, AttentionArguments};
 pub use fresh::Fresh;
+pub use host::{HostKv, HostRows};
 pub use plan::AttentionPlan;
 pub use shape::{KvBytes, KvMemory, KvShape};
 
@@ -27,7 +29,7 @@ use crate::{
     layout::Memory,
     source::Source,
 };
-use shape::{SIXTEEN, fits};
+use shape::{ALIGN, SIXTEEN, fits};
 
 /// Threads of the kernels in `kv.cu`.
 const APPEND_THREADS: u64 = 128;
@@ -98,6 +100,7 @@ pub struct KvCache<'a> {
     gpu: Gpu,
     shape: KvShape,
     memory: KvMemory<'a>,
+    windows: DeviceSpan<'a>,
     kernels: Arc<KvKernels>,
 }
 
@@ -121,8 +124,26 @@ impl<'a> KvCache<'a> {
     /// [`Error::Kv`], [`Error::Shape`] if memory is too small, or an error of the compiler or the
     /// driver.
     pub fn over(gpu: &Gpu, shape: KvShape, memory: KvMemory<'a>) -> Result<Self, Error> {
-        let (shape, memory) = (shape.check()?, memory.check(shape)?);
-        Ok(Self { gpu: gpu.clone(), shape, memory, kernels: gpu.kv_kernels()? })
+        let (shape, memory) = (shape.check()?, memory.check(shape, None)?);
+        let [windows, _, end] = shape.metadata();
+        let windows = memory.metadata.part(windows..end);
+        Ok(Self { gpu: gpu.clone(), shape, memory, windows, kernels: gpu.kv_kernels()? })
+    }
+
+    /// Creates a cache whose windows and fault lie in memory of their own, aligned to 128 bytes.
+    /// `memory.metadata` then needs [`KvBytes::nibbles`] only, so that a layer fills its pages
+    /// exactly.
+    ///
+    /// # Errors
+    /// As for [`Self::over`].
+    pub fn with_windows(
+        gpu: &Gpu,
+        shape: KvShape,
+        memory: KvMemory<'a>,
+        windows: DeviceSpan<'a>,
+    ) -> Result<Self, Error> {
+        let (shape, memory) = (shape.check()?, memory.check(shape, Some(windows))?);
+        Ok(Self { gpu: gpu.clone(), shape, memory, windows, kernels: gpu.kv_kernels()? })
     }
 
     /// Returns the shape.
@@ -135,10 +156,15 @@ impl<'a> KvCache<'a> {
     /// # Errors
     /// A driver error.
     pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
-        let [windows, fault, end] = self.shape.metadata();
-        let parts = [(0..windows, 0), (windows..fault, Bf16::default().window()), (fault..end, 0xff)];
-        for (range, value) in parts {
-            self.gpu.check("clear a cache", driver::fill(on, self.memory.metadata.part(range), value))?;
+        let bytes = self.shape.bytes();
+        let fault = bytes.windows - ALIGN;
+        let parts = [
+            (self.memory.metadata.part(0..bytes.nibbles), 0),
+            (self.windows.part(0..fault), Bf16::default().window()),
+            (self.windows.part(fault..bytes.windows), 0xff),
+        ];
+        for (span, value) in parts {
+            self.gpu.check("clear a cache", driver::fill(on, span, value))?;
         }
         Ok(())
     }
@@ -220,18 +246,17 @@ impl<'a> KvCache<'a> {
     pub fn view(&self) -> KvView {
         let KvShape { layers, pages, heads, page_tokens, .. } = self.shape;
         let KvMemory { entries, overflow, metadata } = self.memory;
-        let [windows, fault, _] = self.shape.metadata();
+        let windows = self.windows.address();
         let memory = Memory {
             device: entries.address(),
             buddy: overflow.address(),
             nibbles: metadata.address(),
             pages: 0,
-            fault: metadata.address() + fault,
+            fault: windows + self.shape.bytes().windows - ALIGN,
             entries: self.shape.entries(),
             device_bytes: Target::X4Over3.device_bytes() as u32,
             reserved: 0,
         };
-        let windows = metadata.address() + windows;
         KvView { memory, windows, layers, pages, heads, parts: self.shape.parts(), page_tokens, reserved: 0 }
     }
 }

@@ -35,6 +35,10 @@ pub struct KvBytes {
     pub overflow: u64,
     /// Device memory: four bits for each entry, the windows, and the fault.
     pub metadata: u64,
+    /// The four bits for each entry alone, if the windows have memory of their own.
+    pub nibbles: u64,
+    /// Device memory: the windows and the fault.
+    pub windows: u64,
 }
 
 /// The memory of a cache. Each span is aligned to 128 bytes and at least as large as in
@@ -87,6 +91,16 @@ impl KvShape {
             .product()
     }
 
+    /// Returns the number of an entry of a token of a page: part `part` of a head's key (`which` 0)
+    /// or value (1), as `entry` in `kv.cuh`.
+    pub fn entry(self, layer: u32, page: u32, head: u32, token: u32, which: u32, part: u32) -> u64 {
+        let [layer, page, head, token, which, part] = [layer, page, head, token, which, part].map(u64::from);
+        let [pages, heads, page_tokens] = [self.pages, self.heads, self.page_tokens].map(u64::from);
+        let (sixteen, parts) = (u64::from(SIXTEEN), u64::from(self.parts()));
+        let tile = ((layer * pages + page) * heads + head) * (page_tokens / sixteen) + token / sixteen;
+        (tile * 2 * parts + which * parts + part) * sixteen + token % sixteen
+    }
+
     /// Returns the number of windows: one for each layer, head, and keys or values.
     pub(crate) fn windows(self) -> u64 {
         u64::from(self.layers) * u64::from(self.heads) * 2
@@ -102,25 +116,36 @@ impl KvShape {
     /// Returns the memory that a cache of this shape needs.
     pub fn bytes(self) -> KvBytes {
         let target = Target::X4Over3;
+        let [windows, _, end] = self.metadata();
         KvBytes {
             entries: self.entries() * target.device_bytes() as u64,
             overflow: self.entries() * target.buddy_bytes() as u64,
-            metadata: self.metadata()[2],
+            metadata: end,
+            nibbles: self.entries() / 2,
+            windows: end - windows,
         }
     }
 }
 
 impl KvMemory<'_> {
-    /// Fails unless each span has the bytes that the shape needs.
-    pub(crate) fn check(self, shape: KvShape) -> Result<Self, Error> {
-        let KvBytes { entries, overflow, metadata } = shape.bytes();
+    /// Fails unless each span has the bytes that the shape needs. `windows` replaces the end of the
+    /// metadata.
+    pub(crate) fn check(self, shape: KvShape, windows: Option<DeviceSpan<'_>>) -> Result<Self, Error> {
+        let bytes = shape.bytes();
+        let metadata = match windows {
+            None => (bytes.metadata, "the bytes that the shape says for metadata, aligned to 128"),
+            Some(_) => (bytes.nibbles, "half a byte for each entry, aligned to 128"),
+        };
         let parts = [
-            (self.entries, entries, "96 bytes for each entry, aligned to 128"),
-            (self.overflow, overflow, "32 bytes for each entry, aligned to 128"),
-            (self.metadata, metadata, "the bytes that the shape says for metadata, aligned to 128"),
+            (self.entries, bytes.entries, "96 bytes for each entry, aligned to 128"),
+            (self.overflow, bytes.overflow, "32 bytes for each entry, aligned to 128"),
+            (self.metadata, metadata.0, metadata.1),
         ];
         for (span, bytes, need) in parts {
             fits(span, bytes, ALIGN, need)?;
+        }
+        if let Some(windows) = windows {
+            fits(windows, bytes.windows, ALIGN, "the bytes that the shape says for windows, aligned to 128")?;
         }
         Ok(self)
     }
@@ -148,6 +173,36 @@ mod tests {
         assert_eq!(bytes.entries, plain / 4 * 3);
         assert_eq!(bytes.overflow, plain / 4);
         assert_eq!(bytes.metadata, plain / 256 + 32 * 8 * 2 + 128);
+        assert_eq!(bytes.nibbles + bytes.windows, bytes.metadata);
+    }
+
+    /// Without windows, a token of a head of 128 values takes 386 bytes, and one of 64 takes 193, for
+    /// any number of pages.
+    #[test]
+    fn entries_and_nibbles_fill_a_page_exactly() {
+        for (head_values, token_bytes) in [(128, 386), (64, 193)] {
+            let shape = KvShape { layers: 1, pages: 7, heads: 3, head_values, page_tokens: 16 };
+            let bytes = shape.bytes();
+            assert_eq!(bytes.entries + bytes.nibbles, 7 * 16 * 3 * token_bytes);
+        }
+    }
+
+    /// Token 18 of page 5 is the third of the page's second mma tile of 64 entries.
+    #[test]
+    fn entries_have_the_numbers_of_the_kernels() {
+        assert_eq!(SHAPE.entry(1, 5, 3, 18, 1, 1), ((((100 + 5) * 8 + 3) * 4 + 1) * 4 + 3) * 16 + 2);
+        let shape = KvShape { layers: 2, pages: 3, heads: 2, head_values: 64, page_tokens: 32 };
+        let mut found: Vec<u64> = Vec::new();
+        for layer in 0..2 {
+            for page in 0..3 {
+                for token in 0..32 {
+                    let heads = [(0, 0), (0, 1), (1, 0), (1, 1)];
+                    found.extend(heads.map(|(head, which)| shape.entry(layer, page, head, token, which, 0)));
+                }
+            }
+        }
+        found.sort_unstable();
+        assert_eq!(found, (0..shape.entries()).collect::<Vec<_>>());
     }
 
     #[test]
@@ -162,7 +217,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_too_small_is_refused() {
-        let KvBytes { entries, overflow, metadata } = SHAPE.bytes();
+        let KvBytes { entries, overflow, metadata, nibbles, windows } = SHAPE.bytes();
         // SAFETY: no work is started on the memory.
         let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
         let memory = |less| KvMemory {
@@ -170,9 +225,13 @@ mod tests {
             overflow: span(0, overflow),
             metadata: span(128, metadata),
         };
-        assert!(memory(0).check(SHAPE).is_ok());
-        assert!(memory(1).check(SHAPE).unwrap_err().to_string().contains("96 bytes for each entry"));
+        assert!(memory(0).check(SHAPE, None).is_ok());
+        assert!(memory(1).check(SHAPE, None).unwrap_err().to_string().contains("96 bytes for each entry"));
         let skewed = KvMemory { overflow: span(64, overflow), ..memory(0) };
-        assert!(skewed.check(SHAPE).is_err());
+        assert!(skewed.check(SHAPE, None).is_err());
+        let short = KvMemory { metadata: span(128, nibbles), ..memory(0) };
+        assert!(short.check(SHAPE, None).is_err());
+        assert!(short.check(SHAPE, Some(span(256, windows))).is_ok());
+        assert!(short.check(SHAPE, Some(span(256, windows - 1))).is_err());
     }
 }

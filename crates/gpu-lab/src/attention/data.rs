@@ -143,7 +143,7 @@ impl<'a> Sequences<'a> {
     /// Allocates the memory, and fills plain keys, values and queries.
     pub(crate) fn new(lab: &'a Lab, case: Case) -> Result<Self, Error> {
         let shape = case.shape();
-        let KvBytes { entries, overflow, metadata } = shape.bytes();
+        let KvBytes { entries, overflow, metadata, .. } = shape.bytes();
         let (table, slots) = case.places();
         let scratch = shape.scratch_bytes(case.lengths.len() as u32, lab.gpu.multiprocessors());
         let columns = if case.tokens * case.group <= 8 { 8 } else { 16 };
