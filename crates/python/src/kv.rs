@@ -93,6 +93,12 @@ pub(crate) fn kv_clear(device: Device, cache: Cache) -> PyResult<()> {
     with(device, cache, |cache, stream| cache.clear(stream))
 }
 
+/// Loads the kernels of attention of one token with this number of query heads per KV head.
+#[pyfunction]
+pub(crate) fn kv_load(device: Device, cache: Cache, group: u32) -> PyResult<()> {
+    with(device, cache, |cache, _| cache.load_attention(group))
+}
+
 /// Trains the exponent windows on the first tokens. Call once, before any token is appended.
 #[pyfunction]
 pub(crate) fn kv_train(device: Device, cache: Cache, of: Rows) -> PyResult<()> {

@@ -42,7 +42,7 @@ mod _native {
     use super::kv::kv_attends;
     #[pymodule_export]
     use super::kv::{
-        kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_parts, kv_read, kv_train,
+        kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_load, kv_parts, kv_read, kv_train,
     };
     #[pymodule_export]
     use super::linear::{linear, linear_counter_bytes, linear_load, linear_prefetched, linear_scratch_bytes};

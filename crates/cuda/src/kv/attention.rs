@@ -63,28 +63,35 @@ pub struct Attend<'a> {
     /// Tokens of each sequence, query tokens included, 32 bits each.
     pub lengths: DeviceSpan<'a>,
     /// Scratch memory of [`KvCache::scratch_bytes`]. Zero before the first use; every launch leaves
-    /// it reusable.
+    /// it reusable, for any number of sequences that it has room for.
     pub scratch: DeviceSpan<'a>,
 }
 
 impl Attend<'_> {
     /// Returns the columns of the kernel.
     pub fn columns(&self) -> u32 {
-        if self.tokens * self.group <= 8 { 8 } else { MOST_COLUMNS }
+        columns_of(self.tokens * self.group)
     }
 }
 
+/// Returns the columns of the kernel for a number of query heads times tokens.
+fn columns_of(queries: u32) -> u32 {
+    if queries <= 8 { 8 } else { MOST_COLUMNS }
+}
+
 impl KvShape {
-    /// Returns the bytes of scratch memory for a number of sequences and SMs: a counter for each
-    /// head of a sequence, and two partials per CTA, each with a float per value and column and two
-    /// per column.
+    /// Returns the bytes of scratch memory for a number of sequences and SMs: two partials per CTA,
+    /// and a counter for each head of a sequence.
     pub fn scratch_bytes(self, sequences: u32, multiprocessors: u32) -> u64 {
-        let part = 4 * (u64::from(self.head_values) + 2) * u64::from(MOST_COLUMNS);
-        self.counter_bytes(sequences) + 2 * u64::from(multiprocessors) * part
+        let counters = (4 * u64::from(sequences) * u64::from(self.heads)).next_multiple_of(ALIGN);
+        self.partial_bytes(multiprocessors) + counters
     }
 
-    fn counter_bytes(self, sequences: u32) -> u64 {
-        (4 * u64::from(sequences) * u64::from(self.heads)).next_multiple_of(ALIGN)
+    /// Returns the bytes of all partials, each with a float per value and column and two per column.
+    /// The counters follow them, so that no call writes partials over the counters of another with
+    /// more sequences.
+    fn partial_bytes(self, multiprocessors: u32) -> u64 {
+        2 * u64::from(multiprocessors) * 4 * (u64::from(self.head_values) + 2) * u64::from(MOST_COLUMNS)
     }
 }
 
@@ -119,7 +126,8 @@ impl KvCache<'_> {
         fresh: bool,
     ) -> Result<(), Error> {
         let plan = self.attention_plan(asked);
-        let (kernel, launch) = (self.attention(asked, plan, fresh)?, plan.launch(asked.columns(), true));
+        let (kernel, launch) =
+            (self.attention(asked.columns(), plan, fresh)?, plan.launch(asked.columns(), true));
         // SAFETY: the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
         self.gpu.check("start attention", started)
@@ -163,8 +171,8 @@ impl KvCache<'_> {
             out: out.address(),
             table: table.address(),
             lengths: lengths.address(),
-            partials: scratch.address() + self.shape.counter_bytes(sequences),
-            counters: scratch.address(),
+            partials: scratch.address(),
+            counters: scratch.address() + self.shape.partial_bytes(self.gpu.multiprocessors()),
             rows: 0,
             rope: 0,
             table_stride: (table.bytes() / 4 / u64::from(sequences)) as u32,
@@ -178,8 +186,21 @@ impl KvCache<'_> {
         })
     }
 
-    fn attention(&self, asked: &Attend<'_>, plan: AttentionPlan, fresh: bool) -> Result<CudaFunction, Error> {
-        let key = (self.shape.head_values, asked.columns(), fresh, plan.has_clusters());
+    /// Compiles, or loads from the cache, every kernel that [`Self::attend`] may start for one query
+    /// token of `group` heads, so that none is loaded while a graph is captured.
+    ///
+    /// # Errors
+    /// An error of the compiler or the driver.
+    pub fn load_attention(&self, group: u32) -> Result<(), Error> {
+        let columns = columns_of(group);
+        let kinds = AttentionPlan::ALL_KINDS.into_iter();
+        kinds
+            .filter(|&(values, of_kind, _)| (values, of_kind) == (self.shape.head_values, columns))
+            .try_for_each(|(_, _, plan)| self.attention(columns, plan, false).map(drop))
+    }
+
+    fn attention(&self, columns: u32, plan: AttentionPlan, fresh: bool) -> Result<CudaFunction, Error> {
+        let key = (self.shape.head_values, columns, fresh, plan.has_clusters());
         let mut known = self.kernels.attentions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = known.get(&key) {
             return Ok(kernel.clone());
@@ -193,5 +214,26 @@ impl KvCache<'_> {
         self.gpu.check("choose shared memory", kernel.set_attribute(share, ALL_SHARED))?;
         known.insert(key, kernel.clone());
         Ok(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls with few and with many sequences share scratch memory: the counters have one place, and
+    /// those of all sequences fit behind the partials.
+    #[test]
+    fn counters_do_not_move_with_the_number_of_sequences() {
+        for head_values in [64, 128] {
+            let shape = KvShape { layers: 1, pages: 1, heads: 8, head_values, page_tokens: 16 };
+            let partials = shape.partial_bytes(132);
+            assert!(partials.is_multiple_of(ALIGN));
+            assert_eq!(shape.scratch_bytes(0, 132), partials);
+            for sequences in [1, 3, 64, 1000] {
+                let counters = shape.scratch_bytes(sequences, 132) - partials;
+                assert!(counters >= 4 * 8 * u64::from(sequences) && counters.is_multiple_of(ALIGN));
+            }
+        }
     }
 }
