@@ -5,6 +5,8 @@
   tools/vllm_bench.py llama-70b --variants buddy --batches 1     Buddy alone, where plain does not fit
   tools/vllm_bench.py small --variants plain,buddy,fp32 --check  greedy tokens and log-probabilities
   tools/vllm_bench.py llama-8b --cache-gb 41                     start all variants at once
+  tools/vllm_bench.py llama-8b --variants plain,plain+kv,buddy+kv --batches "" --contexts 8x32768 --most 8192
+                                                                 packed keys and values, with plain and packed weights
 
 Each variant is a process of its own. The next one imports vLLM while the one before measures, and
 waits for it. With ``--cache-gb`` all of them start at the same time, each with a KV cache of that
@@ -126,10 +128,12 @@ class Engine:
         register_loader(asked["shape"])
         self.asked, self.serial, self.phases = asked, 0, {}
         self.time_phases()
-        buddy = asked["variant"].startswith("buddy")
-        most = max([256, *asked["batches"]])
+        weights, _, attention = asked["variant"].partition(":")[0].partition("+")
+        buddy = weights == "buddy"
+        most = max([256, *asked["batches"], *(batch for batch, _ in asked["contexts"])])
+        longest = max([asked["length"], *(context for _, context in asked["contexts"]), *asked["most"], *(one + 1 for one in asked["prefill"])])
         options = dict(model=write_folder(asked["shape"], asked["options"] if buddy else None), load_format="normal", skip_tokenizer_init=True,
-                       dtype="float32" if asked["variant"] == "fp32" else "bfloat16", max_model_len=asked["length"],
+                       dtype="float32" if weights == "fp32" else "bfloat16", max_model_len=longest,
                        gpu_memory_utilization=asked["memory"], disable_log_stats=True, enable_prefix_caching=False, max_num_seqs=most,
                        max_num_batched_tokens=8192, seed=0)
         if asked["together"]:
@@ -137,11 +141,15 @@ class Engine:
             options |= {"kv_cache_memory_bytes": 2 << 30}
         if asked["cache_gb"]:
             options |= {"kv_cache_memory_bytes": int(asked["cache_gb"] * (1 << 30))}
+        if attention == "kv":
+            options |= {"attention_backend": "CUSTOM"}
         options["compilation_config"] = {"cudagraph_capture_sizes": [one for one in asked["captured"] if one <= most]}
         started = time.perf_counter()
         self.llm = LLM(**options)
         self.vocabulary = SHAPES[asked["shape"]]["vocab_size"]
         cache = self.llm.llm_engine.vllm_config.cache_config
+        # vLLM keeps one block for itself.
+        self.cache_tokens, self.most_sequences = (cache.num_gpu_blocks - 1) * cache.block_size, most
         self.start = {"start_s": time.perf_counter() - started, "kv_blocks": cache.num_gpu_blocks, "block": cache.block_size,
                       "allocated": torch.cuda.memory_allocated(), "most_allocated": torch.cuda.max_memory_allocated()}
 
@@ -187,10 +195,25 @@ class Engine:
 
     def decode(self, batch: int) -> dict:
         """Times the steps in which every sequence decodes; the median of steps gives the speed."""
+        return self.time_decoding(batch, PROMPT, min(self.asked["steps"] + 1 + batch // 4, self.asked["length"] - PROMPT))
+
+    def contexts(self, batch: int, context: int) -> dict:
+        """Times the same with sequences that end at ``context`` tokens. The first ones decode while
+        the last prompts are read, 8192 tokens a step at most."""
+        new = self.asked["steps"] + 1 + batch * context // 4096
+        if new >= context or batch * context > self.cache_tokens:
+            raise ValueError(f"{batch} sequences of {context} tokens: the cache has room for {self.cache_tokens}, and {new} are new")
+        return {"context": context} | self.time_decoding(batch, context - new, new)
+
+    def most(self, context: int) -> dict:
+        """Times as many sequences of ``context`` tokens as the cache holds at once."""
+        batch = self.cache_tokens // context
+        return {"cache_tokens": self.cache_tokens, "fit": batch} | self.contexts(min(batch, self.most_sequences), context)
+
+    def time_decoding(self, batch: int, prompt: int, new: int) -> dict:
         engine, steps = self.llm.llm_engine, []
-        room = self.asked["length"] - PROMPT
-        for prompt in self.prompts(batch, PROMPT, batch):
-            self.add(prompt, min(self.asked["steps"] + 1 + batch // 4, room))
+        for one in self.prompts(batch, prompt, batch):
+            self.add(one, new)
         seen, before, ended = set(), None, False
         while engine.has_unfinished_requests():
             outputs = engine.step()
@@ -299,6 +322,8 @@ def child(asked: dict) -> None:
             wait_for(path)
     work = [(engine.check, ())] if asked["check"] else []
     work += [(engine.decode, (batch,)) for batch in asked["batches"]]
+    work += [(engine.contexts, tuple(one)) for one in asked["contexts"]]
+    work += [(engine.most, (tokens,)) for tokens in asked["most"]]
     work += [(engine.prefill, (tokens,)) for tokens in asked["prefill"]]
     work += [(engine.mixed, (asked["requests"], asked["rate"]))] if asked["requests"] else []
     work += [(engine.profile, (batch, f"{asked['done']}-{batch}.json")) for batch in asked["profile"]]
@@ -328,10 +353,14 @@ def compare(results: dict[str, dict], variants: list[str]) -> dict:
 
 def main() -> None:
     numbers = lambda text: [int(one) for one in text.split(",") if one]
+    pairs = lambda text: [[int(one) for one in pair.split("x")] for pair in text.split(",") if pair]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("--variants", default="plain,buddy", help="plain, fp32, buddy, or buddy:OPTIONS as JSON; separated by commas or ;")
+    parser.add_argument("--variants", default="plain,buddy",
+                        help="plain, fp32, buddy, or buddy:OPTIONS as JSON; with +kv behind the name, keys and values are packed; separated by commas or ;")
     parser.add_argument("--batches", type=numbers, default=numbers("1,8,32,64,128,256"))
+    parser.add_argument("--contexts", type=pairs, default=[], help="sequences by tokens, as 8x32768,64x8192: decoding that ends there")
+    parser.add_argument("--most", type=numbers, default=[], help="tokens of a sequence: decoding of as many sequences as the cache holds")
     parser.add_argument("--prefill", type=numbers, default=[])
     parser.add_argument("--profile", type=numbers, default=[])
     parser.add_argument("--requests", type=int, default=0, help="requests of the mixed load")
@@ -371,7 +400,7 @@ def main() -> None:
                 continue
             row = json.loads(line.removeprefix("RESULT "))
             name = next(name for name in row if name not in ("variant", "t"))
-            rows[name] = [*rows.get(name, []), row[name]] if name in ("decode", "prefill", "profile") else row[name]
+            rows[name] = [*rows.get(name, []), row[name]] if name in ("decode", "contexts", "most", "prefill", "profile") else row[name]
             print(json.dumps({one: two for one, two in row.items() if one != "check"}), flush=True)
         code = process.wait()
         pathlib.Path(done).touch()
@@ -387,6 +416,10 @@ def main() -> None:
         for one in results[variant].get("decode", []):
             if one and one["batch"] in base:
                 print(f"{variant}: batch {one['batch']}: {one['tokens_s']:.1f} tokens/s, {one['tokens_s'] / base[one['batch']]:.3f} of {variants[0]}")
+        base = {(one["batch"], one["context"]): one["tokens_s"] for one in results[variants[0]].get("contexts", []) if one}
+        for one in results[variant].get("contexts", []):
+            if one and (at := (one["batch"], one["context"])) in base:
+                print(f"{variant}: {at[0]} x {at[1]}: {one['tokens_s']:.1f} tokens/s, {one['tokens_s'] / base[at]:.3f} of {variants[0]}")
     for rows in results.values():
         rows.pop("check", None)  # long: `compared` is made of it
     if asked.out:
