@@ -2,7 +2,7 @@
 
 use buddy_record::Unit;
 use buddy_report::{Align, Cell, Column, Page, SweepData, Table, count, number, share, sweep_page};
-use buddy_sim::{KernelReport, Report};
+use buddy_sim::{KernelReport, Report, StallReport};
 use buddy_sweep::Axis;
 
 use super::{
@@ -127,8 +127,41 @@ fn kernels(report: &Report) -> Table {
         right("share of the run"),
         right("warp instructions"),
         right("instructions a cycle"),
+        right("L2"),
+        right("device memory"),
+        right("link"),
+        left("waits for"),
+        left("nearest limit"),
+        right("of its peak"),
     ];
     table(columns, rows.into_iter().map(|row| row.1).collect())
+}
+
+/// Returns the bytes at L2, device memory and link, the longest wait, and the limit of a kernel; dashes
+/// for a record of an older version.
+fn traffic(report: &Report, name: &str) -> Vec<Cell> {
+    let Some(sum) = report.by_kernel.iter().find(|sum| sum.name == name) else {
+        return vec![Cell::text("-"); 6];
+    };
+    let bytes = |value: u64| Cell::number(value as f64, number(Unit::Bytes, value as f64));
+    let StallReport { arithmetic, memory, unit_busy, memory_queue, barrier, no_warp } = sum.stalls;
+    let waits = [
+        ("arithmetic", arithmetic),
+        ("memory", memory),
+        ("unit", unit_busy),
+        ("memory queue", memory_queue),
+        ("barrier", barrier),
+        ("no warp", no_warp),
+    ];
+    let longest = waits.iter().max_by_key(|wait| wait.1).filter(|wait| wait.1 > 0);
+    vec![
+        bytes(sum.l2_read_bytes + sum.l2_written_bytes),
+        bytes(sum.dram_read_bytes + sum.dram_written_bytes),
+        bytes(sum.link_read_bytes + sum.link_written_bytes),
+        Cell::text(longest.map_or("-", |wait| wait.0)),
+        Cell::text(&sum.limit),
+        percent(sum.limit_share),
+    ]
 }
 
 /// Returns the cycles and the row of all launches of a kernel.
@@ -138,7 +171,7 @@ fn kernel(report: &Report, name: &str) -> (u64, Vec<Cell>) {
     let instructions = own.iter().map(|kernel| kernel.instructions).sum::<u64>();
     let ipc = instructions as f64 / cycles.max(1) as f64;
     let whole = |value: u64| Cell::number(value as f64, count(value));
-    let row = vec![
+    let mut row = vec![
         Cell::text(name),
         whole(own.len() as u64),
         whole(cycles),
@@ -146,6 +179,7 @@ fn kernel(report: &Report, name: &str) -> (u64, Vec<Cell>) {
         whole(instructions),
         Cell::number(ipc, number(Unit::Number, ipc)),
     ];
+    row.extend(traffic(report, name));
     (cycles, row)
 }
 
