@@ -133,7 +133,7 @@ broken() {
     mkdir "$work/trace"
     printf 'kernel-1.traceg\n' >"$work/trace/kernelslist.g"
     printf 'no trace\n' >"$work/trace/kernel-1.traceg"
-    printf '[axes]\nprogram = ["stream", "%s"]\nsize = 1\nlink = [50, 100]\n' "$work/trace" >"$work/broken.toml"
+    printf '[axes]\nprogram = ["stream", "%s"]\nsize = 1\nmode = "pinned"\nlink = [50, 100]\n' "$work/trace" >"$work/broken.toml"
     local said
     said=$(works "$buddy" sweep run "$work/broken.toml" --store "$work/broken" --on slurm --jobs 4 --attempts 2 2>&1) && fail "it should fail"
     grep -q "failed: $work/trace" <<<"$said" && grep -q '2 of 4 points are done' <<<"$said" || fail "$said"

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use buddy_sim::Mode;
+use buddy_workloads::ALL;
 
 use crate::{Case, Point, TargetChoice};
 
@@ -17,9 +18,18 @@ impl Point {
             "oversubscription" => self.mode != Mode::Um,
             "buddy.codec_clocks" => !is_compressed,
             "metadata" => self.mode != Mode::Buddy,
+            "link" => !self.uses_link(),
             field if field.starts_with("buddy.") => self.mode != Mode::Buddy,
             field => field.starts_with("um.") && self.mode != Mode::Um,
         }
+    }
+
+    /// Returns whether anything crosses the link besides timed copies: buddy sectors, all data, pages, or
+    /// memory that the program or a file of targets places on the host.
+    fn uses_link(&self) -> bool {
+        let is_crossed = matches!(self.mode, Mode::Buddy | Mode::Pinned | Mode::Um);
+        let has_host = || ALL.iter().any(|info| info.name == self.program && info.has_host_memory);
+        is_crossed || matches!(self.target_choice(), TargetChoice::File(_)) || has_host()
     }
 
     /// Returns the point with every ignored setting at its default.
@@ -33,6 +43,7 @@ impl Point {
                 "policy" => point.policy = plain.policy,
                 "threshold" => point.threshold = plain.threshold,
                 "oversubscription" => point.oversubscription = plain.oversubscription,
+                "link" => point.link.clone_from(&plain.link),
                 _ => point.metadata_bytes = plain.metadata_bytes,
             }
         }
@@ -44,16 +55,14 @@ impl Point {
 impl Case {
     /// Returns a text that is equal for cases with equal results.
     pub fn effective_key(&self) -> String {
-        key(self, self.point.mode, true)
+        key(self, self.point.mode, Some(&self.point.effective().link))
     }
 }
 
-/// Returns a text of the settings that decide the result in this mode.
-fn key(case: &Case, mode: Mode, with_link: bool) -> String {
+/// Returns a text of the settings that decide the result in this mode, with this link.
+fn key(case: &Case, mode: Mode, link: Option<&String>) -> String {
     let mut point = Point { mode, ..case.point.clone() }.effective();
-    if !with_link {
-        point.link.clear();
-    }
+    point.link = link.cloned().unwrap_or_default();
     format!("{:?} {point:?}", case.input)
 }
 
@@ -62,13 +71,13 @@ fn key(case: &Case, mode: Mode, with_link: bool) -> String {
 pub fn baselines(cases: &[Case]) -> Option<Vec<usize>> {
     let mut ideal: HashMap<String, usize> = HashMap::new();
     for (index, case) in cases.iter().enumerate().filter(|(_, case)| case.point.mode == Mode::Ideal) {
-        for with_link in [true, false] {
-            ideal.entry(key(case, Mode::Ideal, with_link)).or_insert(index);
+        for link in [Some(&case.point.link), None] {
+            ideal.entry(key(case, Mode::Ideal, link)).or_insert(index);
         }
     }
     let of = |case: &Case| {
-        let find = |with_link| ideal.get(&key(case, Mode::Ideal, with_link)).copied();
-        find(true).or_else(|| find(false))
+        let find = |link| ideal.get(&key(case, Mode::Ideal, link)).copied();
+        find(Some(&case.point.link)).or_else(|| find(None))
     };
     if ideal.is_empty() { None } else { cases.iter().map(of).collect() }
 }
@@ -98,12 +107,25 @@ mod tests {
             ("buddy.codec_clocks", "3", &["bandwidth", "buddy"]),
             ("buddy.metadata_ways", "2", &["buddy"]),
             ("um.batch_us", "20", &["um"]),
-            ("link", "50", &["ideal", "bandwidth", "buddy", "pinned", "um"]),
+            ("link", "50", &["buddy", "pinned", "um"]),
             ("l2.bytes", "8388608", &["ideal", "bandwidth", "buddy", "pinned", "um"]),
             ("targets", "some.toml", &["ideal", "bandwidth", "buddy", "pinned", "um"]),
         ] {
             for mode in Mode::ALL.map(Mode::name) {
                 assert_eq!(same(mode, key, value), !used.contains(&mode), "{key} in mode {mode}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_mode_uses_the_link_of_memory_on_the_host() {
+        for (program, targets) in [("hpgmg", "2x"), ("cg", "some.toml")] {
+            for mode in Mode::ALL.map(Mode::name) {
+                let of = |link| {
+                    let set = [("program", program), ("mode", mode), ("targets", targets), ("link", link)];
+                    case(&set).effective_key()
+                };
+                assert_ne!(of("50"), of("100"), "{program} in mode {mode}");
             }
         }
     }

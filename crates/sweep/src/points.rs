@@ -110,7 +110,8 @@ impl Points {
 
     /// Returns the settings of a point that decide which others its mode ignores.
     fn machine(&self, places: &[usize]) -> Point {
-        Point { targets: self.targets(places), ..Point::new("", self.mode(places)) }
+        let program = self.value("program", places).unwrap_or(&self.plan.base.point.program);
+        Point { targets: self.targets(places), ..Point::new(program, self.mode(places)) }
     }
 
     /// Returns the mode of a point.
@@ -296,8 +297,8 @@ mod tests {
     #[test]
     fn inputs_of_a_point_are_canonical_json() {
         let points = points(PLAN);
-        // The batch size does not affect cg, so half of its points are duplicates.
-        assert_eq!(points.len(), 8 + 16);
+        // The batch size does not affect cg, nor the link ideal memory.
+        assert_eq!(points.len(), (2 + 4) + (4 + 8));
         for point in 0..points.len() {
             let (mut text, key) = (String::new(), points.key(point));
             points.write(points.kept[point].0 as usize, &points.places(point), &mut text);
@@ -345,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Ideal memory has no metadata and no targets: of six points of each mode one is left, and of
-    /// Unified Memory those with another oversubscription.
+    /// Ideal memory has no metadata, no targets and no link: of six points of each mode one is left, and
+    /// of Unified Memory those with another oversubscription.
     #[test]
     fn settings_that_a_mode_ignores_make_no_points() {
         let all = points(
@@ -356,7 +357,7 @@ mod tests {
         let modes = |mode| (0..all.len()).filter(|point| all.case(*point).point.mode == mode).count();
         assert_eq!([Mode::Ideal, Mode::Buddy, Mode::Um].map(modes), [1, 6, 2]);
         let ideal = (0..all.len()).find(|point| all.case(*point).point.mode == Mode::Ideal).unwrap();
-        assert!(all.ignores(ideal, "metadata") && !all.ignores(ideal, "link"));
+        assert!(all.ignores(ideal, "metadata") && all.ignores(ideal, "link"));
         assert!(all.key(ideal).inputs.to_string().contains("\"metadata\":null"));
     }
 

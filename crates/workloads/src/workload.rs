@@ -89,6 +89,8 @@ pub struct Info {
     pub seconds_per_mb: f64,
     /// CPU seconds per megabyte to simulate its application.
     pub simulated_seconds_per_mb: f64,
+    /// True if some of its arrays lie in host memory, which every mode accesses over the link.
+    pub has_host_memory: bool,
     /// Returns the bytes of all arrays when built for `bytes`; if that depends on the seed, the
     /// expected value, to within 3%.
     pub footprint: fn(bytes: u64) -> u64,

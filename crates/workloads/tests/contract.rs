@@ -84,6 +84,14 @@ fn footprints_are_near_the_request_and_as_predicted() {
 }
 
 #[test]
+fn the_list_says_which_programs_have_arrays_in_host_memory() {
+    for info in ALL {
+        let application = (info.build)(MEGABYTE, 1).application();
+        assert_eq!(!application.host.is_empty(), info.has_host_memory, "{}", info.name);
+    }
+}
+
+#[test]
 fn names_are_unique_and_lengths_whole() {
     let unique = |names: Vec<String>| names.iter().collect::<HashSet<_>>().len() == names.len();
     assert!(unique(ALL.iter().map(|info| info.name.to_owned()).collect()));

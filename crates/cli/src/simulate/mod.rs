@@ -75,9 +75,9 @@ pub(crate) struct Simulate {
     targets: Option<String>,
 
     /// Footprint of a workload: a share of the paper's (0.25, 1) or a size (16MB, 1GiB), from 1MB
-    /// to the paper's
-    #[arg(long, value_name = "SCALE", default_value = "16MB", value_parser = parse_scale)]
-    scale: Scale,
+    /// to the paper's [default: 16MB]
+    #[arg(long, value_name = "SCALE", value_parser = parse_scale)]
+    scale: Option<Scale>,
 
     /// Snapshot of the workload to simulate, 0 to 9 [default: the one nearest the mean ratio]
     #[arg(long, value_name = "N", value_parser = grid::snapshot)]
@@ -88,14 +88,14 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "NAME")]
     codec: Option<CodecKind>,
 
-    /// Batch size of a network
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    batch: u64,
+    /// Batch size of a network [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    batch: Option<u64>,
 
     /// Share of a network's iteration to simulate, above 0 to 1; samples short runs of blocks of
-    /// each kernel
-    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_sample)]
-    sample: f64,
+    /// each kernel [default: 0.01]
+    #[arg(long, value_name = "SHARE", value_parser = parse_sample)]
+    sample: Option<f64>,
 
     /// Read the recorded training runs (NAME.json for each network) from this folder instead of the
     /// built-in ones
@@ -107,9 +107,9 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "S,S,S,S,S,S", value_parser = grid::shares)]
     shares: Option<Shares>,
 
-    /// Memory of a generated program in MiB, or with a unit (64MiB)
-    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = parse_mib)]
-    size: u64,
+    /// Memory of a generated program in MiB, or with a unit (64MiB) [default: 64]
+    #[arg(long, value_name = "SIZE", value_parser = parse_mib)]
+    size: Option<u64>,
 
     /// Mode um: share of memory that does not fit the device, 0 to 0.5
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = Share::parse)]
@@ -127,7 +127,10 @@ pub(crate) struct Simulate {
 
     /// Print the address ranges of a trace or generated program as a targets file to edit, without
     /// simulating
-    #[arg(long, conflicts_with_all = ["sweep", "json", "html", "timeline", "targets"])]
+    #[arg(long, conflicts_with_all = [
+        "sweep", "json", "html", "timeline", "targets", "spec", "mode", "link", "codec", "snapshot",
+        "oversubscription", "timed_copies"
+    ])]
     ranges: bool,
 
     /// Write the record as JSON; the cycle count is data.cycles
@@ -167,12 +170,14 @@ impl Simulate {
             return verb.run();
         }
         if self.ranges {
-            return ranges::print(&self.case().input);
+            let case = self.case();
+            refuse::by_source(&self, std::slice::from_ref(&case))?;
+            return ranges::print(&case.input);
         }
         let plan = Plan::of(self.case(), self.sweep.clone()).map_err(anyhow::Error::msg)?;
         let all: Vec<Case> = plan.cases().collect();
         refuse::ignored(&self, &all)?;
-        let (numbers, cases) = distinct(all);
+        let (numbers, cases) = distinct(all, self.timed_copies);
         let bases = baselines(&cases);
         self.check_output(&cases)?;
         if self.timeline.is_some() && cases.len() > 1 {
@@ -280,12 +285,12 @@ impl Simulate {
         };
         let input = Input {
             program: what,
-            scale: self.scale,
+            scale: self.scale.unwrap_or(Input::default().scale),
             snapshot: self.snapshot,
             codec: self.codec.unwrap_or(CodecKind::Bpc),
-            batch: self.batch,
-            sample: self.sample,
-            size: self.size,
+            batch: self.batch.unwrap_or(Input::default().batch),
+            sample: self.sample.unwrap_or(Input::default().sample),
+            size: self.size.unwrap_or(Input::default().size),
             shares: self.shares.map_or(Input::default().shares, |shares| shares.0),
             recorded: self.recorded.clone(),
             ..Input::default()
@@ -321,7 +326,7 @@ fn program_help() -> String {
     let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
     format!(
         "A workload ({}), a network ({}), a generated program ({}), or a trace: an Accel-Sim folder, its \
-         kernelslist.g, or one kernel's .traceg, .traceg.xz or .warps",
+         kernelslist.g, or one kernel's .traceg, .traceg.xz, .tracez or .warps",
         workloads.join(", "),
         Network::names().join(", "),
         PROGRAMS.join(", ")
@@ -357,10 +362,11 @@ fn base(index: usize, ideal: Option<&[usize]>, done: &[Option<Done>]) -> Base {
 }
 
 /// Leaves out cases that differ only in settings that their mode ignores; returns the others with
-/// their numbers.
-fn distinct(cases: Vec<Case>) -> (Vec<usize>, Vec<Case>) {
+/// their numbers. Timed copies use the link in every mode.
+fn distinct(cases: Vec<Case>, timed_copies: bool) -> (Vec<usize>, Vec<Case>) {
     let mut seen = HashSet::new();
-    cases.into_iter().enumerate().filter(|(_, case)| seen.insert(case.effective_key())).unzip()
+    let key = |case: &Case| (case.effective_key(), timed_copies.then(|| case.point.link.clone()));
+    cases.into_iter().enumerate().filter(|(_, case)| seen.insert(key(case))).unzip()
 }
 
 impl Run<'_> {

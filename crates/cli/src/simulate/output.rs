@@ -81,7 +81,7 @@ fn own(run: &Run<'_>) -> [(&'static str, String); 7] {
     [
         ("GPU", report.gpu.clone()),
         ("mode", report.mode.name().to_owned()),
-        ("link", report.link.clone()),
+        ("link", link(run)),
         ("target", point.targets.clone().unwrap_or_default()),
         (
             "metadata",
@@ -93,6 +93,12 @@ fn own(run: &Run<'_>) -> [(&'static str, String); 7] {
         ("over", oversubscribed(point)),
         ("settings", run.settings.to_owned()),
     ]
+}
+
+/// Returns the link, or nothing if the run does not use it.
+fn link(run: &Run<'_>) -> String {
+    let is_used = run.scenario.config.timed_copies || !run.scenario.point.ignores("link");
+    if is_used { run.done.report.link.clone() } else { String::new() }
 }
 
 fn oversubscribed(point: &Point) -> String {

@@ -1,13 +1,16 @@
 //! Refuses options that no run of a simulation uses.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
-use buddy_scenario::{Case, Source, TargetChoice};
+use buddy_scenario::{Case, Source};
 use buddy_sim::Mode;
 
 use super::Simulate;
 
 /// Refuses an option that the mode of every case ignores, or its program.
 pub(super) fn ignored(asked: &Simulate, cases: &[Case]) -> Result<()> {
+    by_source(asked, cases)?;
     let given = [
         ("--targets", asked.targets.is_some(), "bandwidth or buddy"),
         ("--oversubscription", asked.oversubscription.get() > 0.0, "um"),
@@ -41,17 +44,31 @@ fn uses(asked: &Simulate, case: &Case, option: &str) -> bool {
     match option {
         "--targets" => !case.point.ignores("targets"),
         "--oversubscription" => !case.point.ignores("oversubscription"),
-        "--link" => uses_link(asked, case),
+        "--link" => asked.timed_copies || !case.point.ignores("link"),
         _ => case.is_compressed(),
     }
 }
 
-/// Returns whether anything can cross the link: buddy sectors, all data, pages, timed copies, or
-/// memory that the program or a file of targets places on the host.
-fn uses_link(asked: &Simulate, case: &Case) -> bool {
-    let host = matches!(case.point.target_choice(), TargetChoice::File(_));
-    let plain = matches!(Source::find(&case.input.program), Ok(Source::Generated(_) | Source::Trace(_)));
-    matches!(case.point.mode, Mode::Buddy | Mode::Pinned | Mode::Um) || asked.timed_copies || host || !plain
+/// Refuses sizes of another kind of program than every case's.
+pub(super) fn by_source(asked: &Simulate, cases: &[Case]) -> Result<()> {
+    let sources: Vec<Source> =
+        cases.iter().map(|case| Source::find(&case.input.program)).collect::<Result<_, _>>()?;
+    let is_workload: fn(&Source) -> bool = |source| matches!(source, Source::Workload(_));
+    let is_network: fn(&Source) -> bool = |source| matches!(source, Source::Network(_));
+    let is_generated: fn(&Source) -> bool = |source| matches!(source, Source::Generated(_));
+    for (option, is_given, uses, kinds) in [
+        ("--scale", asked.scale.is_some(), is_workload, "workloads"),
+        ("--batch", asked.batch.is_some(), is_network, "networks"),
+        ("--sample", asked.sample.is_some(), is_network, "networks"),
+        ("--size", asked.size.is_some(), is_generated, "generated programs"),
+    ] {
+        if is_given && !sources.iter().any(uses) {
+            let names: BTreeSet<&str> = cases.iter().map(|case| case.input.program.as_str()).collect();
+            let names: Vec<&str> = names.into_iter().collect();
+            bail!("{option} has no effect on {}; it is for {kinds}", names.join(", "));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the modes of all cases.

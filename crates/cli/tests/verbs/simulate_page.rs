@@ -59,6 +59,15 @@ fn the_page_of_a_run_has_its_kernels_stalls_and_limits() {
     assert_eq!(limit("issue slots")["peak"], 112.0, "56 multiprocessors, two schedulers each");
     let l2 = data["l2"]["read_sectors"].as_f64().unwrap() * 32.0 / data["seconds"].as_f64().unwrap() / 1e9;
     assert!((limit("L2 reads")["used"].as_f64().unwrap() / l2 - 1.0).abs() < 1e-9);
+    let sums = data["by_kernel"].as_array().unwrap();
+    let sum = sums.iter().find(|sum| sum["name"] == "solve z").unwrap();
+    assert_eq!(
+        (&sum["launches"], &sum["cycles"]),
+        (&cycles.len().into(), &cycles.iter().sum::<u64>().into())
+    );
+    let limit = sum["limit"].as_str().unwrap();
+    let row = page.split("<td>solve z</td>").nth(1).unwrap().split("</tr>").next().unwrap();
+    assert!(page.contains("nearest limit") && row.contains(limit), "{limit}: {row}");
     for heading in ["Traffic and limits", "What the schedulers wait for", "Kernels"] {
         assert!(page.contains(&format!("<h2>{heading}</h2>")), "{heading}");
     }
@@ -142,6 +151,15 @@ fn options_that_no_run_uses_are_refused() {
     refused(&["bt", "--scale", "1MB", "--snapshot", "1"], "--snapshot has no effect");
     refused(&with(&["--targets", "2x", "--mode", "buddy", "--snapshot", "1"]), "--snapshot is for workloads");
     refused(&with(&["--recorded", "."]), "--recorded is for networks");
+    refused(&with(&["--batch", "8"]), "--batch has no effect on stream; it is for networks");
+    refused(&with(&["--sample", "0.1"]), "--sample has no effect on stream; it is for networks");
+    refused(&with(&["--scale", "1MB"]), "--scale has no effect on stream; it is for workloads");
+    refused(
+        &["bt", "--scale", "1MB", "--size", "2"],
+        "--size has no effect on bt; it is for generated programs",
+    );
+    refused(&["bt", "--scale", "1MB", "--link", "50"], "--link has no effect in mode ideal");
+    refused(&["gemm", "--ranges", "--batch", "8"], "--batch has no effect on gemm; it is for networks");
     refused(
         &["bt", "--scale", "1MB", "--mode", "buddy", "--shares", "0,0,0,1,0,0"],
         "--shares is for programs",
@@ -171,5 +189,5 @@ fn the_notes_have_the_bandwidths_of_the_model() {
         assert!((found / stated - 1.0).abs() < 0.01, "{line}: {found}");
         checked += 1;
     }
-    assert_eq!(checked, 3);
+    assert_eq!(checked, 4);
 }

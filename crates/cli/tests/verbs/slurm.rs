@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{Run, command};
 
-const PLAN: &str = "[axes]\nprogram = 'stream'\nsize = 1\nlink = [50, 200]\n";
+const PLAN: &str = "[axes]\nprogram = 'stream'\nsize = 1\nmode = 'pinned'\nlink = [50, 200]\n";
 
 /// Lists the files of `queue`, each a job; the first call fails as if the controller were down.
 const SQUEUE: &str = r#"

@@ -23,6 +23,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 1_210_000_000,
     seconds_per_mb: 0.11,
     simulated_seconds_per_mb: 0.28,
+    has_host_memory: false,
     footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Bt::new(problem(bytes))),
 };

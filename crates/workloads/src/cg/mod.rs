@@ -19,6 +19,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 1_230_000_000,
     seconds_per_mb: 0.12,
     simulated_seconds_per_mb: 0.32,
+    has_host_memory: false,
     footprint: |bytes| Shape::fitting(bytes).bytes(),
     build: |bytes, _seed| Box::new(Cg::new(Shape::fitting(bytes))),
 };

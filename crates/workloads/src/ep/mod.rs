@@ -25,6 +25,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 2_750_000_000,
     seconds_per_mb: 0.04,
     simulated_seconds_per_mb: 0.07,
+    has_host_memory: false,
     footprint: |bytes| Shape::fitting(bytes).bytes(),
     build: |bytes, _seed| Box::new(Ep::new(Shape::fitting(bytes))),
 };

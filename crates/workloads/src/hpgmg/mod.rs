@@ -29,6 +29,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 2_320_000_000,
     seconds_per_mb: 0.09,
     simulated_seconds_per_mb: 0.17,
+    has_host_memory: true,
     footprint: |bytes| footprint(shape_for(bytes)),
     build: |bytes, _seed| Box::new(Hpgmg::new(shape_for(bytes))),
 };

@@ -27,6 +27,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 1_940_000_000,
     seconds_per_mb: 0.26,
     simulated_seconds_per_mb: 0.12,
+    has_host_memory: false,
     footprint: |bytes| footprint(size_for(bytes), expected_fluid(size_for(bytes))),
     build: |bytes, seed| Box::new(Ilbdc::new(Channel::new(size_for(bytes), BEADS, seed), PUSH)),
 };

@@ -38,6 +38,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 1_590_000_000,
     seconds_per_mb: 0.38,
     simulated_seconds_per_mb: 0.15,
+    has_host_memory: false,
     footprint: |bytes| footprint(edge_for(bytes)),
     build: |bytes, seed| Box::new(Lulesh::guided(edge_for(bytes), seed)),
 };

@@ -33,6 +33,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 2_890_000_000,
     seconds_per_mb: 0.24,
     simulated_seconds_per_mb: 0.13,
+    has_host_memory: false,
     footprint: |bytes| footprint(grid_for(bytes)),
     build: |bytes, seed| Box::new(Palm::new(grid_for(bytes), seed)),
 };

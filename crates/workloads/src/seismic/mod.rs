@@ -28,6 +28,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 2_830_000_000,
     seconds_per_mb: 0.13,
     simulated_seconds_per_mb: 0.2,
+    has_host_memory: false,
     footprint: |bytes| footprint(side_for(bytes)),
     build: |bytes, _seed| Box::new(Seismic::new(side_for(bytes))),
 };

@@ -24,6 +24,7 @@ pub(crate) const INFO: Info = Info {
     paper_bytes: 2_830_000_000,
     seconds_per_mb: 0.16,
     simulated_seconds_per_mb: 0.085,
+    has_host_memory: false,
     footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::Fortran)),
 };
@@ -37,6 +38,7 @@ pub(crate) const CSP_INFO: Info = Info {
     paper_bytes: 1_440_000_000,
     seconds_per_mb: 0.14,
     simulated_seconds_per_mb: 0.15,
+    has_host_memory: false,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::C)),
     ..INFO
 };
