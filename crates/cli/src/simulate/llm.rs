@@ -6,15 +6,20 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use buddy_core::{Target, parse_share};
 use buddy_dl::llm::{
-    Ask, Estimate, Kind, Machine, ModelShape, Parameters, Row, Runtime, Side, Weights, estimate,
+    Ask, BuddyMemory, BuddySide, Estimate, Kind, Machine, ModelShape, Parameters, Row, Runtime, Side,
+    Weights, estimate, estimate_buddy,
 };
-use buddy_record::{Record, Unit, spec::Gpu};
+use buddy_record::{
+    Record, Unit,
+    spec::{Gpu, Link},
+};
 use buddy_report::{Align, Cell, Column, Table, count, number, share};
 use clap::Args;
 use serde_json::json;
 
-use crate::output;
+use crate::{machine, output};
 
 /// Estimate the time of a language model's decode step or prefill, plain and packed
 ///
@@ -54,6 +59,18 @@ pub(crate) struct Llm {
     #[arg(long)]
     fused: bool,
 
+    /// Also estimate plain weights in a Buddy memory in hardware with this target (4/3x, 2x, 4x, 16x);
+    /// no GPU has one
+    #[arg(long, value_name = "TARGET")]
+    buddy: Option<Target>,
+
+    /// Share of the entries of weights that overflow their target, 0 to 1 [default: 0]
+    #[arg(long, value_name = "SHARE", requires = "buddy", value_parser = overflow)]
+    overflow: Option<f64>,
+
+    #[arg(long, value_name = "LINK", requires = "buddy", help = format!("{} [default: 150]", machine::link_help("Link to buddy memory")))]
+    link: Option<String>,
+
     /// Write the record as JSON, with bytes and operations of each kind of kernel
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -64,7 +81,15 @@ Examples:
   buddy simulate llm --shape llama-8b --batch 8 --context 4096
   buddy simulate llm --shape llama-70b --spec b200 --fused
   buddy simulate llm --shape qwen3-30b-a3b --batch 32 --spec h100
+  buddy simulate llm --shape llama-70b --buddy 4/3x --overflow 0.02 --link c2c
   buddy simulate llm --shape model/config.json --prompt 4096 --json step.json";
+
+/// Parses a share from 0 to 1.
+fn overflow(text: &str) -> Result<f64, String> {
+    parse_share(text)
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or(format!("'{text}' is not a share from 0 to 1"))
+}
 
 fn shape_help() -> String {
     format!("Model: {}, a config.json, or its folder", ModelShape::NAMES.join(", "))
@@ -78,11 +103,11 @@ impl Llm {
     /// Runs the verb.
     pub(crate) fn run(&self) -> Result<()> {
         output::check(&[("--json", self.json.as_ref())], &[PathBuf::from(&self.shape)])?;
-        let machine = Machine::new(&Gpu::named(&self.spec)?)?;
-        let found = self.estimate(&machine)?;
+        let gpu = Machine::new(&Gpu::named(&self.spec)?)?;
+        let found = self.estimate(&gpu)?;
         if let Some(path) = &self.json {
             let mut record = Record::new(found.clone());
-            record.spec = json!({ "machine": machine, "constants": Parameters::default() });
+            record.spec = json!({ "machine": gpu, "constants": Parameters::default() });
             output::write(path, &record.to_json())?;
         }
         if self.json.as_deref().is_some_and(output::is_stdout) {
@@ -105,7 +130,14 @@ impl Llm {
             runtime: self.runtime,
             packed_kv: self.packed_kv,
         };
-        Ok(estimate(machine, &ModelShape::named(&self.shape)?, &ask, self.fused))
+        let shape = ModelShape::named(&self.shape)?;
+        let mut found = estimate(machine, &shape, &ask, self.fused);
+        if let Some(target) = self.buddy {
+            let link = Link::named(self.link.as_deref().unwrap_or(super::LINK))?;
+            let memory = BuddyMemory::new(target, self.overflow.unwrap_or(0.0), &link);
+            found.buddy = Some(estimate_buddy(machine, &shape, &ask, memory));
+        }
+        Ok(found)
     }
 }
 
@@ -188,7 +220,11 @@ fn totals(found: &Estimate) -> Table {
     };
     Table {
         columns: names.map(|(name, align)| column(name, align)).into(),
-        rows: vec![row("plain", &found.plain), row("packed", &found.packed)],
+        rows: [("plain", &found.plain), ("packed", &found.packed)]
+            .into_iter()
+            .chain(found.buddy.iter().map(|buddy| ("buddy", &buddy.side)))
+            .map(|(name, side)| row(name, side))
+            .collect(),
         total: Vec::new(),
     }
 }
@@ -209,6 +245,16 @@ fn remarks(found: &Estimate, assumed: bool) -> String {
     }
     if found.shape.experts.is_some() {
         text += "Experts are chosen evenly, and plain ones are assumed as efficient as plain layers.\n";
+    }
+    if let Some(BuddySide { memory, side }) = &found.buddy {
+        text += &format!(
+            "buddy / plain: {:.2}x the speed. Not validated, no GPU has it: weights at {:.2}x, {} of their entries\n\
+             overflow over a link of {} GB/s; plain kernels; latency, codec and metadata misses take no time.\n",
+            found.plain.us / side.us,
+            memory.ratio,
+            share(memory.overflow),
+            memory.link_gb_per_s
+        );
     }
     text
 }

@@ -76,6 +76,21 @@ fn a_gpu_without_fused_kernels_says_so() {
 }
 
 #[test]
+fn a_buddy_memory_in_hardware_is_a_third_side_without_a_measurement() {
+    let run = llm(&["--buddy", "4/3x", "--overflow", "0.1", "--link", "50"]);
+    assert_eq!((run.stderr.as_str(), run.code), ("", 0));
+    assert!(run.stdout.lines().any(|line| line.starts_with("buddy ")), "{}", run.stdout);
+    assert!(run.stdout.contains("Not validated, no GPU has it"), "{}", run.stdout);
+    assert!(run.stdout.lines().all(|line| line.chars().count() <= 110), "{}", run.stdout);
+    let ms = |more: &[&str]| {
+        json(&[&["--buddy", "4/3x"], more].concat())["data"]["buddy"]["side"]["us"].as_f64().unwrap()
+    };
+    let [free, slow] = [ms(&[]), ms(&["--overflow", "0.1", "--link", "50"])];
+    assert!(slow > free, "{slow} {free}");
+    assert!(json(&[])["data"]["buddy"].is_null());
+}
+
+#[test]
 fn requests_without_a_meaning_are_refused() {
     let refused = |more: &[&str], why: &str| {
         let run = llm(more);
@@ -87,6 +102,9 @@ fn requests_without_a_meaning_are_refused() {
     refused(&["--fused"], "--fused has no effect");
     refused(&["--context", "64", "--prompt", "64"], "cannot be used with");
     refused(&["--runtime", "x"], "use vllm or loop");
+    refused(&["--overflow", "0.1"], "--buddy");
+    refused(&["--buddy", "2x", "--overflow", "2"], "not a share from 0 to 1");
+    refused(&["--buddy", "3x"], "3x");
     let run = buddy(&["simulate"]);
     assert!(run.code == 2 && run.stderr.contains("required"), "{}", run.stderr);
 }
