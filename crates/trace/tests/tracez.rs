@@ -187,3 +187,11 @@ fn each_kind_of_damage_has_its_message() {
     refused(line(" 2 P0 R4", " 9 P0 R4"), "the number of destination registers is 9; it must be at most 8");
     refused(file(&HEADER.replace("version = 6", "version = 7"), &LINES, &[]), "it must be 1 to 6");
 }
+
+/// The fuzzer's seed was made with the command `zstd` and a script, not with this crate.
+#[test]
+fn frames_of_the_zstd_command_are_read() {
+    let all = read(include_bytes!("../../../fuzz/seeds/tracez/warp").to_vec()).unwrap();
+    let ops: Vec<Op> = all[0].iter().map(|(inst, _)| inst.op).collect();
+    assert_eq!(ops, [Op::LoadGlobal, Op::Tensor, Op::Unknown, Op::Unknown, Op::Exit]);
+}

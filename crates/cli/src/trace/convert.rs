@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{output, say, workload::decimal};
 
-/// Convert a trace between Accel-Sim's text format and the packed .warps format
+/// Convert a trace between Accel-Sim's formats and the packed .warps format
 ///
 /// A kernel's file is converted to the format of the new file name. A folder with a kernelslist.g,
 /// or the list itself, is converted to a new folder in the format of --to. Keeps everything that
@@ -23,9 +23,10 @@ use crate::{output, say, workload::decimal};
 #[command(after_help = "Examples:
   buddy trace convert kernel-1.traceg.xz kernel-1.warps
   buddy trace convert kernel-1.warps kernel-1.traceg
-  buddy trace convert traces/ packed/ --to warps")]
+  buddy trace convert traces/ packed/ --to warps
+  buddy trace convert traces/ accel-sim-2/ --to tracez")]
 pub(super) struct Convert {
-    /// A kernel's trace (.traceg, .traceg.xz, .warps), a folder with kernelslist.g, or that list
+    /// A kernel's trace (.traceg, .traceg.xz, .tracez, .warps), a folder with kernelslist.g, or that list
     from: PathBuf,
     /// File or folder to write
     to: PathBuf,
@@ -42,6 +43,8 @@ enum Format {
     Traceg,
     /// Accel-Sim's text format, xz-compressed
     TracegXz,
+    /// Accel-Sim 2.0's format
+    Tracez,
 }
 
 impl Format {
@@ -50,6 +53,7 @@ impl Format {
             Self::Warps => ".warps",
             Self::Traceg => ".traceg",
             Self::TracegXz => ".traceg.xz",
+            Self::Tracez => ".tracez",
         }
     }
 }
@@ -83,7 +87,10 @@ impl Convert {
 /// Converts one kernel atomically.
 fn one(from: &Path, to: &Path) -> Result<()> {
     if !is_kernel(&to.to_string_lossy()) {
-        bail!("{}: the name of a kernel's trace must end in .warps, .traceg or .traceg.xz", to.display());
+        bail!(
+            "{}: the name of a kernel's trace must end in .warps, .traceg, .traceg.xz or .tracez",
+            to.display()
+        );
     }
     output::check(&[("the trace", Some(&to.to_owned()))], &[from.to_owned()])?;
     let mut kernel = open_kernel(from)?;

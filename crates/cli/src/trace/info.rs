@@ -16,7 +16,7 @@ use clap::Args;
 #[command(after_help = "Examples:
   buddy trace info traces/kernel-1.traceg")]
 pub(super) struct Info {
-    /// A kernel's trace (.traceg, .traceg.xz, .warps)
+    /// A kernel's trace (.traceg, .traceg.xz, .tracez, .warps)
     file: PathBuf,
 }
 

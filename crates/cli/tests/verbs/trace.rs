@@ -24,8 +24,10 @@ fn cycles(what: &str) -> String {
 fn a_program_goes_from_text_to_packed_and_back() {
     let folder = folder("folder");
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let (packed, text) = (path("packed"), path("text"));
-    for (from, to, format) in [(TRACE, &packed, "warps"), (packed.as_str(), &text, "traceg")] {
+    let (packed, text, container) = (path("packed"), path("text"), path("container"));
+    let steps =
+        [(TRACE, &packed, "warps"), (packed.as_str(), &text, "traceg"), (&packed, &container, "tracez")];
+    for (from, to, format) in steps {
         let run = buddy(&["trace", "convert", from, to, "--to", format]);
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
@@ -33,7 +35,8 @@ fn a_program_goes_from_text_to_packed_and_back() {
     assert!(list(&packed).starts_with("MemcpyHtoD,0x7fb0fc400000,200000\n"), "{}", list(&packed));
     assert!(list(&packed).ends_with("kernel-3.warps\n") && list(&text).ends_with("kernel-3.traceg\n"));
     let first = cycles(TRACE);
-    assert_eq!((cycles(&packed), cycles(&text)), (first.clone(), first));
+    assert!(list(&container).ends_with("kernel-3.tracez\n"));
+    assert_eq!([cycles(&packed), cycles(&text), cycles(&container)], [first.clone(), first.clone(), first]);
     let again = buddy(&["trace", "convert", TRACE, &packed]);
     assert!(again.code == 1 && again.stderr.contains("exists already"), "{}", again.stderr);
 }
@@ -52,7 +55,7 @@ fn the_file_name_decides_the_format() {
     assert_eq!(lines(&packed, 7), lines(&text, 7), "the same opcodes");
     assert_eq!(cycles(&path("k.warps")), cycles(&from));
     let wrong = buddy(&["trace", "convert", &from, &path("k.txt")]);
-    assert!(wrong.stderr.contains("end in .warps, .traceg or .traceg.xz"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("end in .warps, .traceg, .traceg.xz or .tracez"), "{}", wrong.stderr);
     std::fs::write(path("bad.warps"), b"BUDDYWRP").unwrap();
     let wrong = buddy(&["trace", "convert", &path("bad.warps"), &path("out.traceg")]);
     assert!(wrong.code == 1 && wrong.stderr.contains("bad.warps: the file ends inside"), "{}", wrong.stderr);
