@@ -12,52 +12,35 @@ use std::{
 
 use buddy_codec::{Bf16, Codec, Frozen, Tight, freeze, tighten};
 use buddy_core::Target;
+use buddy_cuda::Trial;
 
 const WINDOW: u8 = 108;
 /// The nibble of a raw entry.
 const RAW: u8 = 5;
-/// Macros of a small wide shape: tokens of a tile, two entries per k-block, warpgroups with
-/// split-K, and CTAs of a cluster.
-fn wide(tokens: u32, slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
-    let step = 8 * (16 * 96 + 16) + 2 * tokens * 128;
-    let mut shared: u32 = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048 * slices;
-    if slices > 1 {
-        shared = shared.next_multiple_of(128) + (slices - 1) * 64 * tokens * 4;
-    }
-    let shape =
-        [("TOKENS", tokens), ("WARPGROUPS", slices), ("SPLIT_K", slices), ("ENTRIES", 2), ("STAGES", 3)];
-    [&shape[..], &[("CLUSTER", cluster), ("GATED", 0), ("SHARED", shared)]].concat()
+/// A small wide shape: tokens of a tile, two entries per k-block, warpgroups with split-K, three
+/// stages, and CTAs of a cluster.
+fn wide(tokens: u32, slices: u32, cluster: u32) -> Trial {
+    format!("w:{tokens},{slices},{slices},2,3,{cluster}").parse().unwrap()
 }
 
-/// The same for plain weights, whose entries have 128 bytes.
-fn wide_plain() -> Vec<(&'static str, u32)> {
-    let mut shape = wide(16, 1, 1);
-    let shared = shape.pop().map_or(0, |(_, shared)| shared);
-    shape.push(("SHARED", shared + 3 * 8 * 16 * 32));
-    shape
-}
-
-/// Macros of a small narrow shape: two consumer warps with two columns each per k-block, and two
+/// A small narrow shape: two consumer warps with two columns each per k-block, three stages, and two
 /// epilogue warps.
-fn narrow(cluster: u32) -> Vec<(&'static str, u32)> {
-    let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
-    let shape =
-        [("N8_TILES", 1), ("MMA_WARPS", 2), ("STAGES", 3), ("EPILOGUE_WARPS", 2), ("WARP_COLUMNS", 2)];
-    [&shape[..], &[("CLUSTER", cluster), ("SHARED", shared.next_multiple_of(128))]].concat()
+fn narrow(cluster: u32) -> Trial {
+    format!("n:1,2,3,2,2,{cluster}").parse().unwrap()
 }
 
-fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
+fn portable(eights: u32) -> Trial {
+    format!("m:{eights}").parse().unwrap()
+}
+
+/// Compiles the kernel of a shape. Its sources assert that the size of shared memory among the macros
+/// is that of their layout.
+fn build(of: &str, shape: Trial) -> PathBuf {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(of);
-    let prefix = of.split('-').next().unwrap_or(of).to_uppercase();
     let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
         .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-psabi"])
-        .args(["-fsanitize=undefined", "-fno-sanitize-recover=all"])
-        .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
-        .args(shape.iter().map(|(name, value)| match *name {
-            // Both kernels take this one.
-            "TIGHT" => format!("-DBUDDY_LINEAR_TIGHT={value}"),
-            name => format!("-DBUDDY_{prefix}_{name}={value}"),
-        }))
+        .args(["-fsanitize=undefined", "-fno-sanitize-recover=all", "-DBUDDY_LINEAR_STAGED_IDS=32"])
+        .args(buddy_cuda::constants().iter().chain(&shape.macros()).map(|define| format!("-D{define}")))
         .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/linear.cpp"), "-o"])
         .arg(&program)
         .status();
@@ -238,9 +221,7 @@ fn round_bf16(value: f32) -> f32 {
 
 #[test]
 fn each_token_is_multiplied_by_its_experts() {
-    let grouped =
-        |shape: Vec<(&'static str, u32)>| [&shape[..], &[("GROUPED", 1), ("STAGED_IDS", 32)]].concat();
-    let program = build("linear-grouped", &grouped(wide(16, 2, 1)));
+    let program = build("linear-grouped", wide(16, 2, 1).grouped());
     let mut random = Random(3);
     for (experts, top, shape, odd) in [
         (5, 2, [48, 256, 9, 4], 4),
@@ -250,7 +231,7 @@ fn each_token_is_multiplied_by_its_experts() {
     ] {
         check_experts(&program, &mut random, experts, top, shape, odd);
     }
-    let program = build("linear-grouped-cluster", &grouped(wide(64, 1, 2)));
+    let program = build("linear-grouped-cluster", wide(64, 1, 2).grouped());
     check_experts(&program, &mut random, 6, 2, [144, 192, 70, 4], 5);
 }
 
@@ -295,23 +276,23 @@ fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
         ([70, 64, 20, 2], 3),
         ([200, 448, 9, 7], 4),
     ];
-    compare(&build("linear", &wide(16, 1, 1)), &cases);
+    compare(&build("linear", wide(16, 1, 1)), &cases);
 }
 
 #[test]
 fn the_last_cta_reduces_the_partials() {
-    compare(&build("linear-many", &wide(64, 1, 1)), &[([70, 192, 50, 3], 0), ([130, 256, 64, 5], 2)]);
+    compare(&build("linear-many", wide(64, 1, 1)), &[([70, 192, 50, 3], 0), ([130, 256, 64, 5], 2)]);
 }
 
 #[test]
 fn ctas_of_a_cluster_share_x() {
-    compare(&build("linear-cluster", &wide(16, 1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
+    compare(&build("linear-cluster", wide(16, 1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
 }
 
 /// The form on plain weights, which benchmarks compare with.
 #[test]
 fn a_layer_on_plain_weights_is_right() {
-    let program = build("linear-plain", &[&wide_plain()[..], &[("PLAIN", 1)]].concat());
+    let program = build("linear-plain", wide(16, 1, 1).plain());
     let mut random = Random(1);
     for shape in [[40, 192, 5, 3], [100, 320, 16, 5], [200, 448, 20, 7]] {
         let [outputs, inputs, tokens, _] = shape;
@@ -325,14 +306,14 @@ fn a_layer_on_plain_weights_is_right() {
 #[test]
 fn warpgroups_split_k() {
     let cases = [([40, 256, 5, 3], 0), ([200, 384, 20, 5], 4), ([130, 256, 16, 4], 2)];
-    compare(&build("linear-sliced", &wide(16, 2, 1)), &cases);
-    compare(&build("linear-sliced-few", &wide(8, 2, 1)), &[([40, 256, 5, 3], 0), ([200, 384, 8, 5], 4)]);
+    compare(&build("linear-sliced", wide(16, 2, 1)), &cases);
+    compare(&build("linear-sliced-few", wide(8, 2, 1)), &[([40, 256, 5, 3], 0), ([200, 384, 8, 5], 4)]);
 }
 
 #[test]
 fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
     let cases = [([40, 192, 5, 3], 0), ([100, 320, 8, 5], 10), ([130, 448, 1, 4], 2), ([33, 1024, 3, 2], 4)];
-    compare(&build("narrow", &narrow(1)), &cases);
+    compare(&build("narrow", narrow(1)), &cases);
 }
 
 /// Also covers CTAs of a cluster without a tile, and panels that a cluster's CTAs reach at
@@ -346,20 +327,7 @@ fn ctas_of_a_cluster_share_x_of_few_tokens() {
         ([70, 1024, 3, 3], 4),
         ([130, 256, 7, 1], 0),
     ];
-    compare(&build("narrow-cluster", &narrow(2)), &cases);
-}
-
-/// Macros of a wide shape for tight weights: descriptors and row bytes instead of nibbles and slots.
-fn wide_tight(tokens: u32, slices: u32) -> Vec<(&'static str, u32)> {
-    let mut shape = wide(tokens, slices, 1);
-    shape.pop();
-    let stage = 8 * (16 * 96 + 16) + 4 * 16 + 2 * tokens * 128;
-    let mut shared: u32 = 3 * (stage + 32) + 2048 * slices;
-    if slices > 1 {
-        shared = shared.next_multiple_of(128) + (slices - 1) * 64 * tokens * 4;
-    }
-    shape.extend([("SHARED", shared), ("TIGHT", 1)]);
-    shape
+    compare(&build("narrow-cluster", narrow(2)), &cases);
 }
 
 /// Fails unless results from tight weights equal those from frozen ones to the bit, and are right.
@@ -385,35 +353,24 @@ fn compare_tight(frozen_program: &PathBuf, program: &PathBuf, cases: &[([u32; 4]
 fn tight_weights_have_the_sums_of_frozen_ones() {
     let cases =
         [([40, 192, 5, 3], 0), ([100, 320, 16, 5], 10), ([130, 256, 16, 4], 2), ([200, 448, 9, 7], 4)];
-    let program = build("linear-tight", &wide_tight(16, 1));
-    compare_tight(&build("linear-frozen", &wide(16, 1, 1)), &program, &cases);
-    let program = build("linear-tight-sliced", &wide_tight(8, 2));
-    compare_tight(&build("linear-frozen-sliced", &wide(8, 2, 1)), &program, &[([70, 384, 8, 3], 4)]);
+    let program = build("linear-tight", wide(16, 1, 1).tight());
+    compare_tight(&build("linear-frozen", wide(16, 1, 1)), &program, &cases);
+    let program = build("linear-tight-sliced", wide(8, 2, 1).tight());
+    compare_tight(&build("linear-frozen-sliced", wide(8, 2, 1)), &program, &[([70, 384, 8, 3], 4)]);
 }
 
 #[test]
 fn tight_weights_have_the_sums_of_frozen_ones_for_few_tokens() {
-    let of = |cluster| {
-        let mut shape = narrow(cluster);
-        shape.pop();
-        let shared: u32 = 3 * (4 * (16 * 96 + 16) + 16 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
-        shape.extend([("SHARED", shared.next_multiple_of(128)), ("TIGHT", 1)]);
-        shape
-    };
     let cases = [([100, 320, 8, 5], 10), ([40, 448, 1, 2], 2)];
-    compare_tight(&build("narrow-frozen", &narrow(1)), &build("narrow-tight", &of(1)), &cases);
-    let program = build("narrow-tight-cluster", &of(2));
-    compare_tight(&build("narrow-frozen-cluster", &narrow(2)), &program, &[([70, 512, 3, 3], 4)]);
+    compare_tight(&build("narrow-frozen", narrow(1)), &build("narrow-tight", narrow(1).tight()), &cases);
+    let program = build("narrow-tight-cluster", narrow(2).tight());
+    compare_tight(&build("narrow-frozen-cluster", narrow(2)), &program, &[([70, 512, 3, 3], 4)]);
 }
 
 /// Also covers a warp without columns, and fewer CTAs than tiles.
 #[test]
 fn the_portable_kernel_is_right_for_weights_in_every_layout() {
-    let program = |name: &str, eights: u32| {
-        let shared = 8 * (4 * (16 * 96 + 8) + eights * 512) + 128;
-        build(name, &[("N8_TILES", eights), ("SHARED", shared)])
-    };
     let cases = [([40, 192, 5, 3], 0), ([100, 320, 8, 2], 10), ([33, 1088, 3, 2], 4)];
-    compare(&program("portable", 1), &cases);
-    compare(&program("portable-many", 4), &[([40, 640, 27, 2], 3)]);
+    compare(&build("portable", portable(1)), &cases);
+    compare(&build("portable-many", portable(4)), &[([40, 640, 27, 2], 3)]);
 }

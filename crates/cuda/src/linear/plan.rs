@@ -337,17 +337,20 @@ impl Narrow {
         (steps + sums + 16 * (stages + epilogue_warps) + 8 * PARTS).next_multiple_of(128)
     }
 
-    pub(crate) fn source(&self) -> Source {
+    /// Returns the macros of the program.
+    pub(super) fn macros(&self) -> Vec<String> {
         let names =
             ["N8_TILES", "MMA_WARPS", "STAGES", "EPILOGUE_WARPS", "WARP_COLUMNS", "CLUSTER", "SHARED"];
         let Self { n8_tiles, warps, stages, epilogue_warps, share, cluster, form } = *self;
         let values = [n8_tiles, warps, stages, epilogue_warps, share, cluster, self.shared()];
-        let (macros, end) = form.macros();
-        let shares = if cluster > 1 { "-clusters" } else { "" };
-        Source::narrow(
-            format!("narrow-{stages}x{share}{shares}{end}.cu"),
-            &[defines("NARROW", &names, &values), macros].concat(),
-        )
+        [defines("NARROW", &names, &values), form.macros().0].concat()
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        let Self { stages, share, .. } = self;
+        let shares = if self.cluster > 1 { "-clusters" } else { "" };
+        let end = self.form.macros().1;
+        Source::narrow(format!("narrow-{stages}x{share}{shares}{end}.cu"), &self.macros())
     }
 
     /// Returns the entries of a row of x that fit, with as few panels as possible.

@@ -44,9 +44,13 @@ fn shared(eights: u32) -> u32 {
     WARPS * (DEPTH * (COLUMN + 8) + eights * 32 * 16) + 128
 }
 
+/// Returns the macros of the program.
+pub(super) fn macros(eights: u32) -> Vec<String> {
+    defines("PORTABLE", &["N8_TILES", "SHARED"], &[eights, shared(eights)])
+}
+
 pub(super) fn source(eights: u32) -> Source {
-    let shape = defines("PORTABLE", &["N8_TILES", "SHARED"], &[eights, shared(eights)]);
-    Source::portable(format!("portable-{eights}.cu"), &shape)
+    Source::portable(format!("portable-{eights}.cu"), &macros(eights))
 }
 
 /// Lists the programs.

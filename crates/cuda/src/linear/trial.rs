@@ -86,6 +86,47 @@ impl Trial {
         }
     }
 
+    /// Returns the shape for weights of the tight layout.
+    ///
+    /// # Panics
+    /// For a shape that [cannot](Self::reads_tight) read them.
+    pub fn tight(self) -> Self {
+        match self.0 {
+            Plan::Narrow(narrow) => Self(Plan::Narrow(narrow.tight())),
+            Plan::Wide(wide) => Self(Plan::Wide(wide.tight())),
+            Plan::Portable(_) | Plan::Plain(_) => panic!("{self:?} has no kernel for tight weights"),
+        }
+    }
+
+    /// Returns a wide shape for plain weights, which benchmarks compare with.
+    ///
+    /// # Panics
+    /// For another shape.
+    pub fn plain(self) -> Self {
+        let Plan::Wide(wide) = self.0 else { panic!("{self:?} is not wide") };
+        Self(Plan::Wide(wide.plain()))
+    }
+
+    /// Returns a wide shape for groups of tokens.
+    ///
+    /// # Panics
+    /// For another shape.
+    pub fn grouped(self) -> Self {
+        let Plan::Wide(wide) = self.0 else { panic!("{self:?} is not wide") };
+        Self(Plan::Wide(wide.grouped()))
+    }
+
+    /// Returns the macros of its program, with the size of its shared memory, for tests that run the
+    /// sources on the CPU.
+    pub fn macros(self) -> Vec<String> {
+        match self.0 {
+            Plan::Narrow(narrow) => narrow.macros(),
+            Plan::Wide(wide) => wide.macros(),
+            Plan::Portable(eights) => portable::macros(eights),
+            Plan::Plain(_) => Vec::new(),
+        }
+    }
+
     /// Returns its bytes of scratch memory.
     ///
     /// # Errors

@@ -144,15 +144,17 @@ impl Wide {
         if self.split_k > 1 { all.next_multiple_of(128) + sums } else { all }
     }
 
-    pub(crate) fn source(&self) -> Source {
+    /// Returns the macros of the program.
+    pub(super) fn macros(&self) -> Vec<String> {
         let names = ["TOKENS", "WARPGROUPS", "SPLIT_K", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
         let Self { tokens, warpgroups, split_k, entries, stages, cluster, form } = *self;
         let values = [tokens, warpgroups, split_k, entries, stages, cluster, self.shared()];
-        let (macros, end) = form.macros();
-        Source::wide(
-            format!("linear-{tokens}x{}{end}.cu", self.rows()),
-            &[defines("LINEAR", &names, &values), macros].concat(),
-        )
+        [defines("LINEAR", &names, &values), form.macros().0].concat()
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        let end = self.form.macros().1;
+        Source::wide(format!("linear-{}x{}{end}.cu", self.tokens, self.rows()), &self.macros())
     }
 
     pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
