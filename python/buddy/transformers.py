@@ -19,7 +19,7 @@ import types
 
 import torch
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel, modeling_utils
+from transformers import GenerationConfig, PreTrainedModel, cache_utils, modeling_utils
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.core_model_loading import ConversionOps, WeightConverter
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -340,7 +340,8 @@ class BuddyCacheLayer(CacheLayerMixin):
             raise ValueError(f"BuddyCache holds bfloat16, not {self.dtype}: load the model with dtype='bfloat16'")
         self.pages, self.blocks, self.tail = None, [], None
         sequences, heads, _, head = key_states.shape
-        if key_states.is_cuda and head in PAGED_HEADS and _native.kv_attends(device_and_stream(key_states)):
+        paged = head in PAGED_HEADS and value_states.shape == key_states.shape
+        if key_states.is_cuda and paged and _native.kv_attends(device_and_stream(key_states)):
             from .llm.cache import SMALL, PagedCache
 
             self.pages = PagedCache(1, heads, head, sequences, self.capacity, key_states.device, SMALL / self.layers)
@@ -370,13 +371,12 @@ class BuddyCacheLayer(CacheLayerMixin):
         return tuple(one.transpose(1, 2) for one in self.pages.read(0, self.length))
 
     def update_blocks(self, keys, values):
-        fresh = torch.stack([keys, values])
-        self.tail = fresh if self.tail is None else torch.cat([self.tail, fresh], -2)
-        while self.tail.shape[-2] >= BLOCK:
-            self.blocks.append(pack(self.tail[..., :BLOCK, :].contiguous(), codec="bf16", target="4/3x"))
-            self.tail = self.tail[..., BLOCK:, :].contiguous()
-        whole = torch.cat([*(unpack(block) for block in self.blocks), self.tail], -2)
-        return whole[0], whole[1]
+        # Heads of keys and values may differ in size (multi-head latent attention).
+        self.tail = [fresh if self.tail is None else torch.cat([tail, fresh], -2) for tail, fresh in zip(self.tail or [None] * 2, [keys, values])]
+        while self.tail[0].shape[-2] >= BLOCK:
+            self.blocks.append([pack(one[..., :BLOCK, :].contiguous(), codec="bf16", target="4/3x") for one in self.tail])
+            self.tail = [one[..., BLOCK:, :].contiguous() for one in self.tail]
+        return tuple(torch.cat([*(unpack(block[i]) for block in self.blocks), tail], -2) for i, tail in enumerate(self.tail))
 
     def get_mask_sizes(self, query_length):
         return self.length + query_length, 0
@@ -404,10 +404,10 @@ class BuddyCacheLayer(CacheLayerMixin):
             self.pages.lengths.fill_(length)  # later tokens overwrite their slots
         elif length < BLOCK * len(self.blocks):
             whole, rest = divmod(length, BLOCK)
-            self.tail = unpack(self.blocks[whole])[..., :rest, :]
+            self.tail = [unpack(one)[..., :rest, :] for one in self.blocks[whole]]
             del self.blocks[whole:]
         else:
-            self.tail = self.tail[..., : length - BLOCK * len(self.blocks), :]
+            self.tail = [one[..., : length - BLOCK * len(self.blocks), :] for one in self.tail]
         self.length = length
 
     def reorder_cache(self, beam_idx):
@@ -418,6 +418,21 @@ class BuddyCacheLayer(CacheLayerMixin):
     batch_repeat_interleave = batch_select_indices = reorder_cache
 
 
+# Kinds of layers that a BuddyCache packs.
+PACKED_KINDS = (cache_utils.DynamicLayer, cache_utils.DynamicSlidingWindowLayer)
+
+
+def plain_cache_layers(text) -> list:
+    """Returns Transformers' cache layers of a text model. Raises ValueError for layers that its
+    version has no general cache for."""
+    types = set(getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ())
+    known = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
+    if not types <= known and not hasattr(cache_utils, "LinearAttentionLayer"):
+        raise ValueError(f"BuddyCache has no layers of {', '.join(sorted(types - known))} with this version of Transformers: leave out "
+                         "past_key_values, or use a newer version")
+    return cache_utils.DynamicCache(config=text).layers or [cache_utils.DynamicLayer() for _ in range(text.num_hidden_layers)]
+
+
 class BuddyCache(Cache):
     """A compressed KV cache, bit for bit: 4/3 of the tokens in the same memory, once it is more
     than a small part of the GPU's.
@@ -425,15 +440,17 @@ class BuddyCache(Cache):
     Each sequence has room for ``capacity`` tokens. With ``attn_implementation="buddy"`` a few
     tokens at a time are attended to in place, on a GPU of compute capability 9.0; otherwise, and
     for long prompts, keys and values are unpacked for each step. Sliding-window layers keep all
-    tokens. ``generate`` does not compile with it. Assisted decoding and prompt lookup work, beam
+    tokens. Layers without keys and values for each token (linear attention, convolutions) keep
+    Transformers' cache, which is plain. ``generate`` does not compile with it. Assisted decoding and prompt lookup work, beam
     search raises ``NotImplementedError``. Under autograd it raises ``RuntimeError``.
     """
 
     def __init__(self, config, capacity: int = 8192):
         text = config.get_text_config(decoder=True)
         in_place = getattr(text, "_attn_implementation", None) == NAME
-        layers = text.num_hidden_layers
-        super().__init__(layers=[BuddyCacheLayer(capacity, in_place, layers) for _ in range(layers)])
+        kinds = plain_cache_layers(text)
+        packed = sum(type(one) in PACKED_KINDS for one in kinds)
+        super().__init__(layers=[BuddyCacheLayer(capacity, in_place, packed) if type(one) in PACKED_KINDS else one for one in kinds])
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 import buddy
 from buddy.torch import PackedExperts, PackedLinear, compress_, decompress_
 from buddy.torch.layers import PackedMatrix
-from buddy.transformers import BuddyConfig
+from buddy.transformers import BuddyCache, BuddyConfig
 
 SMALL = dict(vocab_size=256, hidden_size=128, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=256)
@@ -140,6 +140,18 @@ def test_a_tight_folder_loads_packed(tmp_path):
     assert buddy._native.command(["buddy", "pack", str(tmp_path / "plain"), "--tight", "--out", str(tmp_path / "tight")]) == 0
     assert b"bf16-tight" in (tmp_path / "tight/model.safetensors").read_bytes()
     check_equal(load(tmp_path / "tight"), load(tmp_path / "plain"))
+
+
+def test_a_packed_cache_holds_attention_and_leaves_other_layers_to_transformers(family):
+    model = compress_(made(family))
+    written = lambda **more: model.generate(IDS, max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=0, **more)
+    if family == "qwen3-next" and transformers.__version__.startswith("5.4."):
+        with pytest.raises(ValueError, match="no layers of linear_attention"):
+            BuddyCache(model.config, capacity=64)
+        return
+    cache = BuddyCache(model.config, capacity=64)
+    assert torch.equal(written(past_key_values=cache), written())
+    assert cache.get_seq_length() == IDS.shape[1] + 3
 
 
 def test_modules_to_not_convert_keep_their_experts_plain(tmp_path):
