@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import sys
 import tempfile
 import types
 
@@ -31,13 +30,13 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from . import _native
 from .models import FileCheck, PackedModel, pack_model
+from .packed_models import METHODS, report
 from .torch import PackedTensor, pack, unpack
-from .torch.compress import compress_, decompress_, fills_tiles, packed_like, replace
-from .torch.experts import PackedExperts, expert_weights, pack_experts, pack_experts_
-from .torch.layers import PackedEmbedding, PackedLayer, PackedMatrix
+from .torch.compress import compress_, decompress_, fills_tiles, has_packed_form, packed_like, replace
+from .torch.experts import expert_weights, pack_experts, pack_experts_
+from .torch.layers import PackedLayer, PackedMatrix
 from .torch.ops import device_and_stream, span
 from .torch.packed import read_tight
-from .torch.report import size_text
 
 NAME = "buddy"
 # Tokens per packed block without pages; head dimensions with paged caches; most query columns of
@@ -206,7 +205,7 @@ class BuddyQuantizer(HfQuantizer):
                 experts.setdefault(path, {})[last] = shape
                 continue
             data = getattr(module, last).data
-            if all(last == "weight" and type(module) in (nn.Linear, nn.Embedding) and config.converts(path) for path, last, module, _ in tied):
+            if all(last == "weight" and has_packed_form(module) and config.converts(path) for path, last, module, _ in tied):
                 matrix = PackedMatrix(shape)
                 matrix.pack(data)
                 for path, _, module, _ in tied:
@@ -222,14 +221,16 @@ class BuddyQuantizer(HfQuantizer):
             model.generation_config.cache_implementation = "static"
             model.generation_config.__class__ = StaticGenerationConfig
         compress_(model, exact=config.exact, only=lambda name, module: config.converts(name))
-        model.num_parameters = types.MethodType(num_parameters, model)
+        for name, method in METHODS.items():
+            setattr(model, name, types.MethodType(method, model))
         # Saved folders hold plain weights.
         del model.config.quantization_config
         report(model, plain_bytes)
         return model
 
     def _dequantize(self, model, dtype=None):
-        model.__dict__.pop("num_parameters", None)
+        for name in METHODS:
+            model.__dict__.pop(name, None)
         return decompress_(model)
 
     def get_state_dict_and_metadata(self, model):
@@ -266,33 +267,6 @@ class StaticGenerationConfig(GenerationConfig):
             self.cache_implementation = cache
 
 
-def num_parameters(model, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
-    """Returns the number of parameters, those of packed weights included; these are not
-    trainable."""
-    count = PreTrainedModel.num_parameters(model, only_trainable, exclude_embeddings)
-    embedded = {id(layer.matrix) for layer in model.modules() if isinstance(layer, PackedEmbedding)}
-    matrices = {id(one): torch.Size(one.shape).numel() for one in model.modules() if isinstance(one, PackedMatrix)}
-    return count + sum(size for key, size in matrices.items() if not only_trainable and not (exclude_embeddings and key in embedded))
-
-
-def report(model, plain_bytes: int) -> None:
-    """Writes one line on what was packed; warns if nothing was."""
-    layers = {name: one for name, one in model.named_modules() if isinstance(one, (nn.Linear, nn.Embedding, PackedExperts)) or holds_experts(one)}
-    left = [name for name, one in layers.items() if not isinstance(one, (PackedLayer, PackedExperts))]
-    if len(left) == len(layers):
-        dtypes = ", ".join(sorted({str(weight.dtype) for one in layers.values() for weight in one.parameters(recurse=False) if weight.dim() > 1})) or "none"
-        logger.warning(f"BuddyConfig packed none of {len(layers)} layers (weights: {dtypes}): only bfloat16 matrices with a multiple of 64 "
-                       "columns are packed")
-        return
-    after = sum(one.nbytes for one in model.parameters()) + sum(one.data.nbytes for one in model.modules() if isinstance(one, PackedMatrix))
-    rest = f"; left plain: {', '.join(left[:4])}{' and others' if len(left) > 4 else ''}" if left else ""
-    line = f"{len(layers) - len(left)} of {len(layers)} layers packed, {size_text(plain_bytes)} to {size_text(after)}{rest}"
-    if logging.is_progress_bar_enabled():
-        print(line, file=sys.stderr)
-    else:
-        logger.info(line)
-
-
 def save_packed(model: PreTrainedModel, folder: str | os.PathLike, **kwargs) -> PackedModel:
     """Saves a model as a packed folder, as ``save_pretrained`` and ``buddy pack`` do one after the
     other. ``kwargs`` are those of ``save_pretrained``.
@@ -308,19 +282,16 @@ def save_packed(model: PreTrainedModel, folder: str | os.PathLike, **kwargs) -> 
         return pack_model(plain, out)
 
 
-def holds_experts(module: nn.Module, shape: tuple[int, ...] | None = None) -> bool:
-    """Returns whether a module holds the weights of experts as three-dimensional tensors; ``shape``
-    is that of a weight whose bytes are packed already."""
-    if shape is None:
-        return "expert" in type(module).__name__.lower() and any(one.dim() == 3 for one in module.parameters(recurse=False))
+def holds_experts(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Returns whether a weight of this shape, whose bytes are packed, is that of a module's
+    experts."""
     return len(shape) == 3 and ("expert" in type(module).__name__.lower() or hasattr(module, "num_experts"))
 
 
 def packs(module: nn.Module) -> bool:
     """Returns whether a layer's weight is packed while it is loaded; it may still be on the meta
     device."""
-    plain = type(module) is nn.Linear or (type(module) is nn.Embedding and module.max_norm is None)
-    return plain and fills_tiles(module.weight) and module.weight.dtype == torch.bfloat16
+    return has_packed_form(module) and fills_tiles(module.weight) and module.weight.dtype == torch.bfloat16
 
 
 class BuddyCacheLayer(CacheLayerMixin):

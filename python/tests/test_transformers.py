@@ -48,9 +48,7 @@ def written(model, **kwargs):
 
 def check_packed(model, plain):
     assert any(isinstance(one, PackedLinear) for one in model.modules())
-    # A head that is tied to an embedding of another class stays plain with it, as one tensor.
-    tied = {id(one.weight) for one in model.modules() if isinstance(one, torch.nn.Embedding)}
-    assert not any(type(one) is torch.nn.Linear and id(one.weight) not in tied for one in model.modules())
+    assert not any(type(one) is torch.nn.Linear for one in model.modules()) and isinstance(model.get_input_embeddings(), PackedEmbedding)
     assert torch.equal(model(IDS).logits, plain(IDS).logits)
     for name, one in plain.state_dict().items():
         assert torch.equal(model.state_dict()[name], one), name
@@ -114,6 +112,26 @@ def test_unknown_options_are_refused_and_no_ops_warn(folder, caplog, capfd):
     capfd.readouterr()
     load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(modules_to_not_convert=["lm_head"]))
     assert "15 of 16 layers packed" in (said := capfd.readouterr().err) and "left plain: lm_head" in said, said
+
+
+@pytest.mark.parametrize("folder", ["gpt2"], indirect=True)
+def test_the_report_names_what_stays_plain_with_its_class_and_bytes(folder, capfd):
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
+    assert "11 of 11 layers packed, 1.06 MB to" in (said := capfd.readouterr().err) and "left plain" not in said, said
+    assert type(packed.transformer.h[0].attn.c_attn).__name__ == "PackedConv1D"
+    load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(modules_to_not_convert=["attn", "mlp"]))
+    said = capfd.readouterr().err
+    assert "3 of 11 layers packed" in said and "(Conv1D)" in said and "and others, 786 KB" in said, said
+
+
+@pytest.mark.parametrize("folder", ["llama", "llama-tied", "gemma"], indirect=True)
+def test_resized_embeddings_are_packed_again(folder):
+    plain, packed = load(folder, dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(exact=True))
+    for model in [plain, packed]:
+        torch.manual_seed(4)
+        assert model.resize_token_embeddings(520, mean_resizing=False) is model.get_input_embeddings()
+    check_packed(packed, plain)
+    assert packed.lm_head.exact and packed.num_parameters() == plain.num_parameters() and packed.config.vocab_size == 520
 
 
 @pytest.mark.parametrize("folder", ["llama"], indirect=True)

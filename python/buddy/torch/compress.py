@@ -7,16 +7,23 @@ from typing import Callable
 import torch
 from torch import nn
 
+from .derived import Derived, base_of, pack_derived, unpack_derived
 from .experts import PackedExperts, expert_weights, pack_experts_, unpack_experts_
 from .layers import PackedEmbedding, PackedLayer, PackedLinear, PackedMatrix
 from .layout import TILE_ROWS
 
 
 def can_pack(module: nn.Module) -> bool:
-    """Returns whether a module computes the same with a packed weight."""
-    if type(module) is nn.Embedding:
-        return _is_packable(module.weight) and module.max_norm is None and not module.sparse
-    return type(module) is nn.Linear and _is_packable(module.weight)
+    """Returns whether a module computes the same with a packed weight, and has one that can be
+    packed now."""
+    return has_packed_form(module) and _is_packable(module.weight)
+
+
+def has_packed_form(module: nn.Module) -> bool:
+    """Returns whether a packed layer can replace a module; its weight may be on the meta device."""
+    if isinstance(module, nn.Embedding) and (module.max_norm is not None or module.sparse):
+        return False
+    return type(module) in (nn.Linear, nn.Embedding) or base_of(type(module)) is not None
 
 
 def _is_packable(weight: torch.Tensor) -> bool:
@@ -29,12 +36,16 @@ def fills_tiles(weight: torch.Tensor) -> bool:
     return weight.shape[-1] % 64 == 0 and weight.numel() // max(weight.shape[-1], 1) >= TILE_ROWS
 
 
-def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bool = False) -> PackedLinear | PackedEmbedding:
+def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bool = False) -> PackedLayer:
     """Returns the packed layer that replaces a module. Without a matrix its weight must be loaded
     later."""
+    if base_of(type(module)) is not None:
+        return pack_derived(module, matrix)
     if isinstance(module, nn.Embedding):
         return PackedEmbedding(module.num_embeddings, module.embedding_dim, module.padding_idx, matrix)
-    return PackedLinear(module.in_features, module.out_features, module.bias, exact, matrix)
+    # Older versions of Transformers leave the features of a resized head as they were.
+    outputs, inputs = matrix.shape if matrix is not None else (module.out_features, module.in_features)
+    return PackedLinear(inputs, outputs, module.bias, exact, matrix)
 
 
 def compress_(model: nn.Module, *, device: torch.device | str | None = None, exact: bool = False,
@@ -86,11 +97,13 @@ def _compress_experts(model: nn.Module, device, exact, only) -> None:
             pack_experts_(module, {one: weight.to(device) if device is not None else weight for one, weight in weights.items()}, shapes, exact)
 
 
-def decompress_(model: nn.Module) -> nn.Module:
+def decompress_(model: nn.Module, *, only: Callable[[str, nn.Module], bool] | None = None) -> nn.Module:
     """Replaces the packed layers of a model by plain ones in place, and returns the model. Tied
-    weights stay tied."""
+    weights stay tied if all their layers are replaced. ``only(name, module)`` selects the modules."""
     weights: dict[int, nn.Parameter] = {}
     for name, module in list(model.named_modules(remove_duplicate=False)):
+        if only is not None and not only(name, module):
+            continue
         if isinstance(module, PackedExperts):
             unpack_experts_(module)
         if not isinstance(module, PackedLayer):
@@ -98,7 +111,9 @@ def decompress_(model: nn.Module) -> nn.Module:
         key = id(module.matrix)
         if key not in weights:
             weights[key] = nn.Parameter(module.matrix.unpack(), requires_grad=False)
-        if isinstance(module, PackedEmbedding):
+        if isinstance(module, Derived):
+            new = unpack_derived(module)
+        elif isinstance(module, PackedEmbedding):
             new = nn.Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, _weight=weights[key], device="meta")
         else:
             new = nn.Linear(module.in_features, module.out_features, bias=False, device="meta")
