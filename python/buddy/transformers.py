@@ -11,6 +11,7 @@ the import of this module. Nothing is quantised: weights, keys and values keep e
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import tempfile
@@ -172,6 +173,44 @@ class BuddyQuantizer(HfQuantizer):
         self.shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
         # Compares the files with their checksums while they are loaded.
         self.check = FileCheck(checkpoint_files) if self.pre_quantized and checkpoint_files else None
+        # Transformers initialises and ties weights before this class replaces layers. Until then
+        # packed weights are vectors of bytes.
+        model._initialize_missing_keys = functools.partial(self.initialize_missing, model)
+        model._adjust_bias = keep_bias
+        self.validate_environment(device_map=kwargs.get("device_map"))
+
+    def validate_environment(self, *args, device_map=None, **kwargs):
+        """Raises ValueError if a device map offloads weights that would be packed: accelerate would
+        bring them to the GPU as plain ones."""
+        if not isinstance(device_map, dict) or not hasattr(self, "shapes"):
+            return
+        places = {path: str(device) for path, device in device_map.items()}
+        offloaded = {"disk"} if set(places.values()) <= {"cpu", "disk"} else {"cpu", "disk"}
+        for path, device in places.items():
+            for name, shape in self.shapes.items():
+                inside = not path or name == path or name.startswith(f"{path}.")
+                if device in offloaded and inside and len(shape) > 1 and self.quantization_config.converts(name.rpartition(".")[0]):
+                    raise ValueError(
+                        f"device_map offloads {path or 'the model'} to {device}, and packed weights cannot be offloaded: use more GPUs, "
+                        "raise max_memory, or name the offloaded modules in BuddyConfig(modules_to_not_convert=[...])"
+                    )
+
+    def initialize_missing(self, model, *args, **kwargs):
+        """Initialises the weights that the checkpoint lacks. Stand-ins of the plain shapes take the
+        place of packed weights meanwhile: some models compute initial values from a shape."""
+        held = []
+        for name, shape in self.shapes.items():
+            path, _, last = name.rpartition(".")
+            parameters = model.get_submodule(path)._parameters
+            if parameters[last].dtype == torch.uint8 and tuple(parameters[last].shape) != shape:
+                held.append((parameters, last, parameters[last]))
+                parameters[last] = nn.Parameter(torch.empty(shape, dtype=torch.bfloat16, device="meta"), requires_grad=False)
+                parameters[last]._is_hf_initialized = True
+        try:
+            type(model)._initialize_missing_keys(model, *args, **kwargs)
+        finally:
+            for parameters, last, weight in held:
+                parameters[last] = weight
 
     def check_shapes(self, model):
         """Raises ValueError if a plain weight has another shape than the model's."""
@@ -186,6 +225,7 @@ class BuddyQuantizer(HfQuantizer):
     def _process_model_after_weight_loading(self, model, **kwargs):
         """Replaces layers and experts by packed ones, tied layers together. Packed weights that no
         packed layer can hold, and weights tied to them, are unpacked."""
+        del model._initialize_missing_keys, model._adjust_bias
         self.check_shapes(model)
         if self.check is not None and (unchecked := self.check.finish()):
             logger.warning(f"{unchecked} files were packed without checksums and are not checked: pack the original again to add them")
@@ -286,6 +326,11 @@ def holds_experts(module: nn.Module, shape: tuple[int, ...]) -> bool:
     """Returns whether a weight of this shape, whose bytes are packed, is that of a module's
     experts."""
     return len(shape) == 3 and ("expert" in type(module).__name__.lower() or hasattr(module, "num_experts"))
+
+
+def keep_bias(output_embeddings, input_embeddings):
+    """Takes the place of ``PreTrainedModel._adjust_bias``, which pads a head's bias to the first
+    dimension of a tied weight."""
 
 
 def packs(module: nn.Module) -> bool:

@@ -11,7 +11,9 @@ transformers = pytest.importorskip("transformers")
 
 import buddy
 from buddy.torch import PackedEmbedding, PackedLinear
-from buddy.transformers import BuddyCache, BuddyConfig, save_packed
+from buddy.transformers import BuddyCache, BuddyConfig, BuddyQuantizer, save_packed
+
+import families
 
 SMALL = dict(vocab_size=512, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=512, attn_implementation="eager")
@@ -77,6 +79,25 @@ def test_a_tight_folder_loads_packed(folder, tmp_path):
     check_packed(load(tmp_path / "tight", dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16))
 
 
+@pytest.mark.parametrize("family", families.OTHERS)
+def test_a_packed_folder_loads_packed_in_models_of_other_tasks(family, tmp_path):
+    """A head's bias follows its tied weight, and initial values may follow from a weight's shape."""
+    torch.manual_seed(3)
+    kind, config, inputs = families.OTHERS[family]()
+    kind(config).bfloat16().save_pretrained(tmp_path / "plain")
+    buddy.pack_model(tmp_path / "plain", tmp_path / "packed")
+    model = kind.from_pretrained(tmp_path / "plain", dtype=torch.bfloat16).eval()
+    with torch.no_grad():
+        wanted, state = model(**inputs)[0], model.state_dict()
+    for folder, more in [("plain", {"quantization_config": BuddyConfig()}), ("packed", {})]:
+        packed = kind.from_pretrained(tmp_path / folder, dtype=torch.bfloat16, **more).eval()
+        assert not any(type(one) is torch.nn.Linear for one in packed.modules())
+        with torch.no_grad():
+            assert torch.equal(packed(**inputs)[0], wanted)
+        found = packed.state_dict()
+        assert found.keys() == state.keys() and all(torch.equal(found[name], one) for name, one in state.items())
+
+
 def test_saved_folders_are_plain_and_hold_tied_weights_once(folder, tmp_path):
     packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(compiled=True))
     packed.save_pretrained(tmp_path / "saved")
@@ -132,6 +153,42 @@ def test_resized_embeddings_are_packed_again(folder):
         assert model.resize_token_embeddings(520, mean_resizing=False) is model.get_input_embeddings()
     check_packed(packed, plain)
     assert packed.lm_head.exact and packed.num_parameters() == plain.num_parameters() and packed.config.vocab_size == 520
+
+
+def places(**devices):
+    return {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu",
+            "model.layers.0": "cpu", "model.layers.1": "cpu"} | {f"model.{name}": one for name, one in devices.items()}
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+@pytest.mark.parametrize("from_packed", [False, True])
+def test_offloaded_weights_are_refused_unless_they_stay_plain(folder, tmp_path, from_packed):
+    pytest.importorskip("accelerate")
+    plain = load(folder, dtype=torch.bfloat16)
+    if from_packed:
+        buddy.pack_model(folder, tmp_path / "packed")
+    path = tmp_path / "packed" if from_packed else folder
+    for name, device in [("layers.1", "disk"), ("layers", "disk")]:
+        where = {"model.layers": device, **{key: one for key, one in places().items() if "layers" not in key}} if name == "layers" else places(**{name: device})
+        with pytest.raises(ValueError, match=f"offloads model.{name} to disk.*modules_to_not_convert"):
+            load(path, dtype=torch.bfloat16, quantization_config=BuddyConfig(), device_map=where, offload_folder=tmp_path / "disk")
+    if from_packed:
+        return
+    config = BuddyConfig(exact=True, modules_to_not_convert=["model.layers.1"])
+    mixed = load(path, dtype=torch.bfloat16, quantization_config=config, device_map=places(**{"layers.1": "disk"}), offload_folder=tmp_path / "disk")
+    assert type(mixed.model.layers[0].mlp.up_proj) is PackedLinear and mixed.model.layers[1].mlp.up_proj.weight.is_meta
+    with torch.no_grad():
+        assert torch.equal(mixed(IDS).logits, plain(IDS).logits)
+
+
+def test_a_cpu_in_a_map_of_gpus_is_offloading():
+    quantizer = BuddyQuantizer(BuddyConfig(modules_to_not_convert=["lm_head"]))
+    quantizer.shapes = {"model.layers.0.up.weight": (64, 64), "model.norm.weight": (64,), "lm_head.weight": (64, 64)}
+    for fine in [{"": 0}, {"": "cpu"}, {"model": 0, "lm_head": "cpu"}, {"model.layers": 1, "model.norm": "cpu", "lm_head": 0}, "auto"]:
+        quantizer.validate_environment(device_map=fine)
+    for offloaded in [{"model": "cpu", "lm_head": 0}, {"model.layers.0": torch.device("cpu"), "lm_head": 0}, {"": "disk"}]:
+        with pytest.raises(ValueError, match="cannot be offloaded"):
+            quantizer.validate_environment(device_map=offloaded)
 
 
 @pytest.mark.parametrize("folder", ["llama"], indirect=True)
