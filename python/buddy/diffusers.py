@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import sys
+import types
 
 import torch
 from diffusers.configuration_utils import FrozenDict
@@ -22,7 +23,8 @@ from diffusers.utils import logging
 from torch import nn
 
 from . import transformers as _transformers
-from .torch.compress import decompress_, packed_like, replace
+from .packed_models import num_parameters
+from .torch.compress import decompress_, fills_tiles, packed_like, replace
 from .torch.layers import PackedLinear, PackedMatrix
 from .torch.packed import pack_weight
 from .torch.report import size_text
@@ -64,7 +66,7 @@ class BuddyQuantizer(DiffusersQuantizer):
         path, _, name = param_name.rpartition(".")
         module = model.get_submodule(path)
         return (name == "weight" and type(module) is nn.Linear and param_value.dtype == torch.bfloat16
-                and param_value.shape[1] % 64 == 0 and self.quantization_config.converts(path))
+                and fills_tiles(param_value) and self.quantization_config.converts(path))
 
     def create_quantized_param(self, model, param_value, param_name, target_device, *args, **kwargs):
         # The bytes are the layer's weight until all are loaded.
@@ -84,10 +86,12 @@ class BuddyQuantizer(DiffusersQuantizer):
             replace(model, name, packed_like(module, matrix, self.quantization_config.exact).train(module.training))
         # Saved folders hold plain weights.
         model._internal_dict = FrozenDict({key: one for key, one in model.config.items() if key != "quantization_config"})
+        model.num_parameters = types.MethodType(num_parameters, model)
         report(model, self.plain_bytes)
         return model
 
     def _dequantize(self, model):
+        model.__dict__.pop("num_parameters", None)
         return decompress_(model)
 
     def get_state_dict_and_metadata(self, state_dict, safe_serialization=False):
@@ -112,7 +116,7 @@ def report(model: nn.Module, plain_bytes: int) -> None:
     layers = {name: one for name, one in model.named_modules() if isinstance(one, nn.Linear)}
     left = [name for name, one in layers.items() if not isinstance(one, PackedLinear)]
     if len(left) == len(layers):
-        logger.warning(f"BuddyConfig packed none of {len(layers)} linear layers: only bfloat16 matrices with a multiple of 64 columns are packed")
+        logger.warning(f"BuddyConfig packed none of {len(layers)} linear layers: only bfloat16 matrices of 16 rows or more, with a multiple of 64 columns, are packed")
         return
     after = sum(one.nbytes for one in model.parameters()) + sum(one.data.nbytes for one in model.modules() if isinstance(one, PackedMatrix))
     rest = f"; left plain: {', '.join(left[:4])}{' and others' if len(left) > 4 else ''}" if left else ""

@@ -101,6 +101,55 @@ def test_lora_adapters_run_train_and_fuse_over_packed_layers(tmp_path):
     assert all(torch.equal(packed_gradients[name], one) for name, one in plain_gradients.items())
 
 
+def test_narrow_layers_stay_plain_and_all_parameters_are_counted(tmp_path):
+    """Fewer rows than a tile would take more bytes packed."""
+    made = diffusers.FluxTransformer2DModel(
+        patch_size=1, in_channels=4, num_layers=1, num_single_layers=1, attention_head_dim=64, num_attention_heads=2, joint_attention_dim=64,
+        pooled_projection_dim=64, axes_dims_rope=(16, 24, 24)).to(torch.bfloat16)
+    made.save_pretrained(tmp_path)
+    packed = type(made).from_pretrained(tmp_path, torch_dtype=torch.bfloat16, quantization_config=BuddyConfig())
+    assert type(packed.proj_out) is torch.nn.Linear and packed.proj_out.weight.shape == (4, 128)
+    assert isinstance(packed.context_embedder, PackedLinear)
+    assert packed.num_parameters() == made.num_parameters()
+    assert packed.num_parameters(only_trainable=True) < made.num_parameters(only_trainable=True)
+    packed.dequantize()
+    assert packed.num_parameters() == made.num_parameters()
+
+
+def test_a_pipeline_loads_packed_runs_and_saves_the_bits_of_a_plain_one(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    clip = transformers.CLIPTextConfig(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2,
+                                       projection_dim=64, max_position_embeddings=16, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    t5 = transformers.T5Config(vocab_size=64, d_model=128, d_kv=64, d_ff=128, num_layers=1, num_heads=2)
+    torch.manual_seed(3)
+    made = diffusers.FluxPipeline(
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(), text_encoder=transformers.CLIPTextModel(clip).bfloat16(), tokenizer=None,
+        text_encoder_2=transformers.T5EncoderModel(t5).bfloat16(), tokenizer_2=None, transformer=MODELS["flux"][0]().bfloat16(),
+        vae=diffusers.AutoencoderKL(block_out_channels=(32,), latent_channels=16, norm_num_groups=8, sample_size=16,
+                                        scaling_factor=0.4, shift_factor=0.1).bfloat16())
+    made.save_pretrained(tmp_path / "plain")
+    config = diffusers.PipelineQuantizationConfig(quant_mapping={"transformer": BuddyConfig(), "text_encoder_2": BuddyConfig()})
+    load = lambda folder, **more: diffusers.FluxPipeline.from_pretrained(tmp_path / folder, torch_dtype=torch.bfloat16, tokenizer=None, tokenizer_2=None,
+                                                                      image_encoder=None, feature_extractor=None, **more)
+
+    def image(pipe):
+        with torch.no_grad():
+            prompt = pipe.text_encoder_2(torch.arange(7).unsqueeze(0))[0]
+            pooled = pipe.text_encoder(torch.arange(7).unsqueeze(0)).pooler_output
+        pipe.set_progress_bar_config(disable=True)
+        return pipe(prompt_embeds=prompt, pooled_prompt_embeds=pooled, num_inference_steps=2, height=16, width=16, output_type="pt",
+                    generator=torch.Generator().manual_seed(5)).images
+
+    plain, packed = load("plain"), load("plain", quantization_config=config)
+    for model in [packed.transformer, packed.text_encoder_2]:
+        assert any(isinstance(one, PackedLinear) for one in model.modules())
+    assert not any(isinstance(one, PackedLinear) for one in packed.text_encoder.modules())
+    wanted = image(plain)
+    assert torch.equal(image(packed), wanted) and not wanted.isnan().any()
+    packed.save_pretrained(tmp_path / "saved")
+    assert torch.equal(image(load("saved")), wanted)
+
+
 def test_a_pipeline_maps_its_models_to_configs():
     mapping = {"transformer": BuddyConfig(), "text_encoder": BuddyConfig(exact=True)}
     config = diffusers.PipelineQuantizationConfig(quant_mapping=mapping)
