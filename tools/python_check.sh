@@ -119,7 +119,8 @@ torch() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
     fetch
     PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers"):$(folder_of "$scipy") tests newest python/tests
-    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest python/tests/test_transformers.py python/tests/test_experts.py
+    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest \
+        python/tests/test_{transformers,experts,derived,adapters,loading_memory}.py
 }
 
 vllm() {

@@ -15,6 +15,8 @@ from buddy.torch import PackedExperts, PackedLinear, compress_, decompress_
 from buddy.torch.layers import PackedMatrix
 from buddy.transformers import BuddyCache, BuddyConfig
 
+import families
+
 SMALL = dict(vocab_size=256, hidden_size=128, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=256)
 FAMILIES = {
@@ -36,12 +38,7 @@ IDS = (torch.arange(20) * 37 % 251).unsqueeze(0)
 
 
 def made(family):
-    torch.manual_seed(6)
-    model = transformers.AutoModelForCausalLM.from_config(FAMILIES[family](), dtype=torch.bfloat16).eval()
-    for one in model.parameters():  # some families start experts at zero
-        if one.dim() == 3:
-            torch.nn.init.normal_(one, std=0.02)
-    return model
+    return families.made(FAMILIES[family])
 
 
 @pytest.fixture(params=FAMILIES)
@@ -140,6 +137,11 @@ def test_a_tight_folder_loads_packed(tmp_path):
     assert buddy._native.command(["buddy", "pack", str(tmp_path / "plain"), "--tight", "--out", str(tmp_path / "tight")]) == 0
     assert b"bf16-tight" in (tmp_path / "tight/model.safetensors").read_bytes()
     check_equal(load(tmp_path / "tight"), load(tmp_path / "plain"))
+
+
+@pytest.mark.parametrize("family", families.EXPERTS)
+def test_folders_load_packed_in_other_families(family, tmp_path):
+    families.check_family(family, families.EXPERTS[family], tmp_path)
 
 
 def test_a_packed_cache_holds_attention_and_leaves_other_layers_to_transformers(family):

@@ -79,6 +79,11 @@ def test_a_tight_folder_loads_packed(folder, tmp_path):
     check_packed(load(tmp_path / "tight", dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16))
 
 
+@pytest.mark.parametrize("family", families.DENSE)
+def test_a_packed_folder_loads_packed_in_other_families(family, tmp_path):
+    families.check_family(family, families.DENSE[family], tmp_path)
+
+
 @pytest.mark.parametrize("family", families.OTHERS)
 def test_a_packed_folder_loads_packed_in_models_of_other_tasks(family, tmp_path):
     """A head's bias follows its tied weight, and initial values may follow from a weight's shape."""
