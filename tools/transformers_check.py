@@ -6,15 +6,18 @@ bits, memory, speed.
     tools/transformers_check.py                     # or with names of models, and --json RECORD
 
 Weights are random. Each model is written to a folder, loaded plain and packed, and generates tokens
-in every way. With --speed it measures only tokens per second: a model is created on the GPU, run
-plain, packed in place and run again, eager, compiled (static cache) and with a BuddyCache, within
---limit. With --tiny, or without a GPU, shapes are small.
+in every way. With --speed it measures only tokens per second, eager, compiled (static cache) and
+with a BuddyCache: a model and its packed copy are both on the GPU and run in turn, --rounds times,
+within --limit. The record holds every rate and the medians. With --tiny, or without a GPU, shapes
+are small.
 """
 
 import argparse
+import copy
 import gc
 import json
 import pathlib
+import statistics
 import sys
 import tempfile
 import time
@@ -52,15 +55,18 @@ def write(config, folder: pathlib.Path) -> None:
 
 
 def load(folder: pathlib.Path, attention: str = "sdpa", **kwargs):
-    """Loads the model of a folder; returns it with the time and memory of loading."""
-    gc.collect()
+    """Loads the model of a folder to the device; returns it with the time and the peak of device
+    memory that loading takes."""
+    before = used()
     if DEVICE == "cuda":
         torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=attention, **kwargs)
-    model = model.to(DEVICE).eval()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=attention, device_map=DEVICE, **kwargs)
+    model.eval()
     wait()
-    return model, time.perf_counter() - started
+    peak = torch.cuda.max_memory_allocated() - before if DEVICE == "cuda" else 0
+    return model, time.perf_counter() - started, peak
 
 
 def wait() -> None:
@@ -101,12 +107,28 @@ class Clock(transformers.StoppingCriteria):
         return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
 
 
-def rate(model, count: int, make=dict) -> float:
-    """Returns tokens per second of the second run; `make` gives the arguments of each run."""
-    for _ in range(2):
+def rate(model, count: int, make=dict, warm: bool = True) -> float:
+    """Returns tokens per second of a run, after another that warms up; `make` gives the arguments of
+    each run."""
+    for _ in range(2 if warm else 1):
         clock = Clock(count)
         written(model, count, stopping_criteria=transformers.StoppingCriteriaList([clock]), **make())
     return (count - clock.first) / clock.seconds
+
+
+def rates(models: dict, count: int, ways: dict, rounds: int, late=lambda: False) -> dict:
+    """Measures models in turn, so that a slow moment of the host meets all of them; the first round
+    of each way warms up. Returns all rates and their medians by name, and stops when it is late."""
+    found = {}
+    for way, make in ways.items():
+        for turn in range(rounds + 1):
+            for kind, model in models.items():
+                if late():
+                    continue
+                value = rate(model, count, make, warm=False)
+                if turn:
+                    found.setdefault(f"{kind}{way}_tokens_s", []).append(value)
+    return {name: {"median": statistics.median(all_rates), "all": all_rates} for name, all_rates in found.items()}
 
 
 def same_bits(model, plain) -> int:
@@ -121,35 +143,30 @@ def same_bits(model, plain) -> int:
 STATIC = lambda: {"cache_implementation": "static"}
 
 
-def speeds(name: str, config, count: int, compiled: bool, limit: float) -> dict:
-    """Measures tokens per second of one model, plain and then packed in place; starts nothing after
+def speeds(name: str, config, count: int, compiled: bool, limit: float, rounds: int) -> dict:
+    """Measures tokens per second of one model and its packed copy, in turn; starts nothing after
     `limit` seconds."""
-    row, started = {"model": name, "layers": config.num_hidden_layers, "tokens": count, "prompt": PROMPT}, time.perf_counter()
+    row, started = {"model": name, "layers": config.num_hidden_layers, "tokens": count, "prompt": PROMPT, "rounds": rounds}, time.perf_counter()
     say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
-
-    def measure(what: str, make=dict) -> None:
-        before = time.perf_counter() - started
-        if before < limit:
-            say(**{f"{what}_tokens_s": rate(model, count, make), f"{what}_took_s": time.perf_counter() - started - before})
-
+    late = lambda: time.perf_counter() - started > limit
     before = used()
     with torch.device(DEVICE):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
-    for kind in ["plain", "packed"]:
-        if kind == "packed":
-            torch._dynamo.reset()
-            compress_(model)
+        plain = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    middle = used()
+    packed = compress_(copy.deepcopy(plain))
+    say(plain_bytes=middle - before, packed_bytes=used() - middle)
+    models = {"plain": plain, "packed": packed}
+    for model in models.values():
         model.set_attn_implementation("sdpa")
-        say(**{f"{kind}_bytes": used() - before})
-        measure(kind)
-        if compiled:
-            measure(f"{kind}_compiled", STATIC)
-    model.set_attn_implementation("buddy")
-    measure("packed_with_buddy_cache", lambda: {"past_key_values": BuddyCache(model.config, capacity=1024)})
+    say(**rates(models, count, {"": dict}, rounds, late))
+    if compiled:
+        say(**rates(models, count, {"_compiled": STATIC}, rounds, late))
+    packed.set_attn_implementation("buddy")
+    say(**rates({"packed": packed}, count, {"_with_buddy_cache": lambda: {"past_key_values": BuddyCache(packed.config, capacity=1024)}}, rounds, late))
     return row
 
 
-def check(name: str, config, count: int, compiled: bool) -> dict:
+def check(name: str, config, count: int, compiled: bool, rounds: int) -> dict:
     row = {"model": name, "layers": config.num_hidden_layers}
     say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
     with tempfile.TemporaryDirectory() as folder:
@@ -159,23 +176,22 @@ def check(name: str, config, count: int, compiled: bool) -> dict:
         started = time.perf_counter()
         packing = buddy.pack_model(plain_folder, packed_folder)
         say(packing_gb_s=packing.plain_bytes / 1e9 / (time.perf_counter() - started), packed_share=packing.share)
-        plain, seconds = load(plain_folder)
-        say(plain_bytes=used() - before, plain_load_s=seconds)
+        plain, seconds, peak = load(plain_folder)
+        say(plain_bytes=used() - before, plain_load_s=seconds, plain_load_peak_bytes=peak)
         middle = used()
-        packed, seconds = load(packed_folder)
-        say(packed_bytes=used() - middle, packed_load_s=seconds)
+        packed, seconds, peak = load(packed_folder)
+        say(packed_bytes=used() - middle, packed_load_s=seconds, packed_load_peak_bytes=peak)
         logits = [model(**prompt(model)).logits.float() for model in [plain, packed]]
         say(logits_apart=(logits[0] - logits[1]).abs().max().item(), logits_spread=logits[0].std().item())
-        say(plain_tokens_s=rate(plain, count), packed_tokens_s=rate(packed, count))
-        if compiled:
-            say(plain_compiled_tokens_s=rate(plain, count, STATIC), packed_compiled_tokens_s=rate(packed, count, STATIC))
+        ways = {"": dict} | ({"_compiled": STATIC} if compiled else {})
+        say(**rates({"plain": plain, "packed": packed}, count, ways, rounds))
         del packed
-        in_place, _ = load(packed_folder, attention="buddy")
+        in_place, _, _ = load(packed_folder, attention="buddy")
         say(in_place_tokens_s=rate(in_place, count, lambda: {"past_key_values": BuddyCache(in_place.config, capacity=1024)}))
         del in_place
         expected = written(plain, count)
-        exact, seconds = load(plain_folder, quantization_config=BuddyConfig(exact=True))
-        say(exact_same_tokens=bool(torch.equal(written(exact, count), expected)), load_and_pack_s=seconds)
+        exact, seconds, peak = load(plain_folder, quantization_config=BuddyConfig(exact=True))
+        say(exact_same_tokens=bool(torch.equal(written(exact, count), expected)), load_and_pack_s=seconds, load_and_pack_peak_bytes=peak)
         say(state_dict_tensors_equal=same_bits(exact, plain))
         if "sliding_attention" not in (getattr(config, "layer_types", None) or []):
             cache = BuddyCache(exact.config, capacity=1024)
@@ -191,6 +207,7 @@ def main() -> int:
     parser.add_argument("--compiled", action="store_true", help="also compiled, with a static cache")
     parser.add_argument("--speed", action="store_true", help="measure only tokens per second, without folders")
     parser.add_argument("--limit", type=float, default=float("inf"), help="with --speed: start no measurement of a model after this many seconds")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each way, plain and packed in turn")
     parser.add_argument("--tiny", action="store_true", help="small shapes")
     parser.add_argument("--json", help="file for the record")
     asked = parser.parse_args()
@@ -203,7 +220,8 @@ def main() -> int:
         if asked.tiny:
             config = type(config)(**TINY, tie_word_embeddings=config.tie_word_embeddings)
         try:
-            row = speeds(name, config, asked.tokens, asked.compiled, asked.limit) if asked.speed else check(name, config, asked.tokens, asked.compiled)
+            row = (speeds(name, config, asked.tokens, asked.compiled, asked.limit, asked.rounds) if asked.speed
+                   else check(name, config, asked.tokens, asked.compiled, asked.rounds))
             record["models"].append(row)
         except Exception:
             traceback.print_exc()
