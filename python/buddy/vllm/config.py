@@ -85,17 +85,20 @@ class BuddyConfig(QuantizationConfig):
         return cls(Options(**given))
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str):
+        config = get_current_vllm_config()
+        lora = config.lora_config is not None
         if isinstance(layer, RoutedExperts):
-            why = why_plain(layer) if self.options.experts else "experts, without the option experts"
+            why = "experts, with LoRA" if lora else why_plain(layer) if self.options.experts else "experts, without the option experts"
             if why is None:
                 return BuddyExpertsMethod(self, prefix, layer.moe_config)
             self.progress.plain[prefix] = why
             return None
         if not isinstance(layer, (LinearBase, VocabParallelEmbedding)):
             return None
-        config = get_current_vllm_config()
-        if config.lora_config is not None:
-            raise ValueError("quantization='buddy' does not take LoRA adapters yet: leave out enable_lora, or quantization='buddy'")
+        if lora and isinstance(layer, VocabParallelEmbedding):
+            # vLLM's LoRA slices the embedding's weight, and takes the head's dtype for the adapter's.
+            self.progress.plain[prefix or "embed_tokens"] = "embedding or head, with LoRA"
+            return plain_method(layer)
         if self.options.fused and operators.has_fused_kernels():
             watch_modules()
         if any(f".{one}." in f".{prefix}." for one in self.options.modules_to_not_convert):

@@ -41,7 +41,8 @@ def _on_module(parent: torch.nn.Module, name: str, module: torch.nn.Module | Non
 
     config = get_current_vllm_config_or_none()
     found = config.quant_config if config is not None else None
-    if not isinstance(found, BuddyConfig) or not found.options.fused or not has_fused_kernels():
+    # LoRA adds to what gate and up give, before the activation.
+    if not isinstance(found, BuddyConfig) or not found.options.fused or not has_fused_kernels() or config.lora_config is not None:
         return
     if type(module) is RMSNorm:
         if name in NORMS:

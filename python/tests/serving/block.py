@@ -50,6 +50,7 @@ class Block(nn.Module):
         self.input_layernorm, self.post_attention_layernorm = RMSNorm(HIDDEN), RMSNorm(HIDDEN)
         self.qkv_proj = QKVParallelLinear(HIDDEN, HIDDEN // HEADS, HEADS, KV_HEADS, bias=True, quant_config=quant_config, prefix="qkv_proj")
         self.o_proj = RowParallelLinear(HIDDEN, HIDDEN, bias=False, quant_config=quant_config, prefix="o_proj")
+        self.heads_columns = self.o_proj.input_size_per_partition
         self.mlp = MLP(quant_config, inner)
         self.lm_head = ParallelLMHead(VOCABULARY, HIDDEN, quant_config=quant_config, prefix="lm_head")
 
@@ -58,7 +59,7 @@ class Block(nn.Module):
         residual = x
         x = self.input_layernorm(x)
         qkv, _ = self.qkv_proj(x)
-        x, _ = self.o_proj(qkv[:, : self.o_proj.input_size_per_partition].contiguous())
+        x, _ = self.o_proj(qkv[:, : self.heads_columns].contiguous())
         x, residual = self.post_attention_layernorm(x, residual)
         return residual + self.mlp(x)
 
@@ -108,16 +109,20 @@ def weights_of(folder: str) -> Iterator[tuple[str, torch.Tensor]]:
     return DefaultModelLoader(LoadConfig(use_tqdm_on_load=False)).get_all_weights(config, nn.Module())
 
 
-def vllm_config(quant_config=None, **more) -> VllmConfig:
+def vllm_config(quant_config=None, lora_config=None, **more) -> VllmConfig:
     """Returns a configuration without a model."""
     compilation = CompilationConfig(mode=CompilationMode.NONE, custom_ops=["none"])
     found = VllmConfig(device_config=DeviceConfig(device="cpu"), compilation_config=compilation, load_config=LoadConfig(), **more)
+    # Without the checks of its constructor, which need a model.
+    object.__setattr__(found, "lora_config", lora_config)
     found.quant_config = quant_config
     return found
 
 
 def join_group(rank: int = 0, size: int = 1, rendezvous: str | None = None) -> None:
-    """Starts vLLM's groups on gloo."""
+    """Starts vLLM's groups on gloo, once in a process."""
+    if torch.distributed.is_initialized():
+        return
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     rendezvous = rendezvous or tempfile.mktemp()
     with set_current_vllm_config(vllm_config()):
