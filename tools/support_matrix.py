@@ -44,6 +44,7 @@ FEATURES = {
     "vLLM": [
         ("`quantization=\"buddy\"`: plain and packed folders", "same bits, layer by layer", r"test_vllm\.test_(weights_are|a_packed_folder)"),
         ("packed experts", "within rounding of the plain product", r"test_vllm\.test_packed_experts"),
+        ("LoRA adapters", "same bits on the CPU as over plain layers", r"test_vllm_lora.*gives_over_plain"),
         ("tensor parallelism", "two ranks", r"test_ranks.*two_ranks"),
         ("new weights by `reload_weights`", "same bits, in the same memory", r"test_vllm\.test_new_weights"),
         ("host cache, `BuddyOffloadingSpec`", "same bits after eviction and reuse", r"test_vllm_offload.*every_block"),
@@ -53,7 +54,7 @@ FEATURES = {
 GPUS = [
     ("8.0 to 8.9 (Ampere, Ada)", "pack, unpack, buffers; linear layers of up to 32 tokens in place, others unpack and call cuBLAS",
      "compiled for sm_80, the kernels of layers for sm_86 and sm_89 too", "no"),
-    ("9.0 (Hopper)", "also linear layers, experts and attention on packed data", "compiled for sm_90; emulated", "H200"),
+    ("9.0 (Hopper)", "also linear layers and attention on packed data; experts with `BUDDY_EXPERTS=grouped`, in vLLM with `experts`", "compiled for sm_90; emulated", "H200"),
     ("10.0 (Blackwell, B200)", "as 8.0; attention on packed data", "compiled for sm_100", "no"),
     ("12.0 (Blackwell, RTX)", "as 8.0", "the kernels of layers compiled for sm_120", "no"),
     ("CPU", "pack, unpack, layers by unpacking", "tests", "yes"),
