@@ -10,8 +10,9 @@ torch = pytest.importorskip("torch")
 import buddy
 from buddy import _native
 from buddy.torch import PackedTensor, linear, pack, pack_weight, unpack
-from buddy.torch.layout import DEVICE_BYTES, packed_bytes
+from buddy.torch.layout import CODECS, DEFAULT_CODECS, DEVICE_BYTES, packed_bytes
 from buddy.torch.ops import span
+from buddy.torch.packed import choose
 
 TYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool,
          torch.complex64]
@@ -59,6 +60,19 @@ def test_python_and_native_sizes_agree_for_every_target():
             format = (packed.codec, target, packed.row)
             assert packed.nbytes == packed_bytes(target, packed.row, 33 * 256, sectors) == _native.packed_bytes(format, 33 * 256, sectors)
             assert same(packed.unpack(), tensor)
+
+
+def test_codecs_tried_are_those_that_frozen_buffers_can_have():
+    tried = {codec for codecs in [*CODECS.values(), DEFAULT_CODECS] for codec in codecs}
+    assert "bf16" in tried <= set(_native.frozen_codecs())
+
+
+def test_the_smallest_buffer_within_the_overflow_is_chosen():
+    counts = {"bpc": [0, 0, 0, 0, 6400, 0], "zeros16": [0, 0, 0, 6080, 0, 320]}
+    size = 128 * 6400
+    assert choose(counts, size)[1:] == ("zeros16", "2x", 640)
+    assert choose(counts, size, most_overflow=0.04) == (packed_bytes("4/3x", 0, size, 0), "bpc", "4/3x", 0)
+    assert choose(counts, size, target="4x")[1:] == ("zeros16", "4x", 6080 + 3 * 320)
 
 
 def test_zeros_and_weights_get_their_targets():

@@ -1,8 +1,10 @@
 //! Codec and target of a buffer.
 
 use buddy_codec::{Codec, CodecKind, FrozenHeader};
-use buddy_core::{Target, conservative_target};
-use buddy_profile::{DEFAULT_THRESHOLD, Place, candidates, choose_codecs, histogram, sample};
+use buddy_core::Target;
+use buddy_profile::{
+    DEFAULT_THRESHOLD, Place, candidates, choose_codecs, histogram, sample, smallest_buffer,
+};
 
 /// Options of [`compress`](crate::compress). The default chooses everything from the data.
 ///
@@ -17,9 +19,10 @@ use buddy_profile::{DEFAULT_THRESHOLD, Place, candidates, choose_codecs, histogr
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Codec; `None` chooses the one with the smallest result.
+    /// Codec; `None` chooses the one with the smallest result, among those that a packed buffer can
+    /// store and a GPU can read.
     pub codec: Option<CodecKind>,
-    /// Target; `None` chooses the largest one within the threshold.
+    /// Target; `None` chooses the one with the smallest result within the threshold.
     pub target: Option<Target>,
     /// Largest share of entries that may overflow a chosen target, 0 to 1. An overflowing entry is
     /// slower to read, since its second part is found through an index. A larger share allows a
@@ -41,13 +44,10 @@ pub(crate) fn choose(data: &[u8], options: &Options) -> (Codec, Target) {
         Some(kind) => vec![kind.train(&sample)],
         None => choose_codecs(&[sample], &candidates(Place::Frozen), options.threshold),
     };
-    let sized = codecs.into_iter().map(|codec| {
-        let sizes = histogram(&data, &codec);
-        let target = options.target.unwrap_or_else(|| conservative_target(&[sizes], options.threshold, true));
-        let sectors = u32::try_from(sizes.sectors(target).1).unwrap_or(u32::MAX);
-        let header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row: 0, sectors };
-        (header.parts().total, codec, target)
-    });
-    let (_, codec, target) = sized.min_by_key(|sized| sized.0).expect("at least one codec is a candidate");
-    (codec, target)
+    let first = codecs[0].clone();
+    let target = options.target.unwrap_or(Target::X1);
+    let like = FrozenHeader { codec: first, target, bytes: data.len() as u64, row: 0, sectors: 0 };
+    let found = codecs.into_iter().map(|codec| (codec.clone(), histogram(&data, &codec)));
+    let chosen = smallest_buffer(found, &like, options.target, options.threshold).unwrap_or(like);
+    (chosen.codec, chosen.target)
 }

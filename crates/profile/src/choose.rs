@@ -76,7 +76,7 @@ pub fn choose_codecs(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64
 }
 
 /// A codec with its estimated cost for an allocation.
-struct Judged {
+struct Candidate {
     codec: Codec,
     score: Score,
     /// Device bytes with one set of page targets for all snapshots.
@@ -95,26 +95,31 @@ pub(crate) fn best_codecs(
     scale: f64,
 ) -> Vec<Codec> {
     assert!(!kinds.is_empty(), "no codec kinds to choose from");
-    let judge = |kind: &CodecKind| {
+    let candidate = |kind: &CodecKind| {
         let codec = ready(kind);
         let parameter_bytes = codec.parameter_bytes() as f64 / scale;
         let estimate = Estimate::new(samples, &codec);
         let (constant, over_time) = estimate.device(threshold);
         let score = Score::of(&estimate.histograms(), parameter_bytes as u64, threshold);
-        Judged { codec, score, constant: constant + parameter_bytes, over_time: over_time + parameter_bytes }
+        Candidate {
+            codec,
+            score,
+            constant: constant + parameter_bytes,
+            over_time: over_time + parameter_bytes,
+        }
     };
-    let judged: Vec<Judged> = kinds.par_iter().map(judge).collect();
-    let by_pages = |device: fn(&Judged) -> f64| {
-        let less = |one: &&Judged, other: &&Judged| {
+    let all: Vec<Candidate> = kinds.par_iter().map(candidate).collect();
+    let by_pages = |device: fn(&Candidate) -> f64| {
+        let less = |one: &&Candidate, other: &&Candidate| {
             device(one).total_cmp(&device(other)).then(one.score.2.cmp(&other.score.2))
         };
-        judged.iter().min_by(less)
+        all.iter().min_by(less)
     };
-    let best = judged.iter().min_by_key(|one| one.score);
-    let fewest = judged.iter().min_by_key(|one| one.score.2);
+    let best = all.iter().min_by_key(|one| one.score);
+    let fewest = all.iter().min_by_key(|one| one.score.2);
     let found = [best, by_pages(|one| one.constant), by_pages(|one| one.over_time), fewest];
     let mut codecs: Vec<Codec> = Vec::new();
-    for Judged { codec, .. } in found.into_iter().flatten() {
+    for Candidate { codec, .. } in found.into_iter().flatten() {
         if !codecs.contains(codec) {
             codecs.push(codec.clone());
         }

@@ -14,7 +14,7 @@
 //! the predictions against a working memory.
 //!
 //! The feature `records` is on by default. Without it, only [`sample()`], [`histogram`] and the choice
-//! of a codec remain, which need no file formats.
+//! of codecs and frozen buffers remain, which need no file formats.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -57,6 +57,7 @@ mod record;
 mod rows;
 mod sample;
 mod share;
+mod smallest;
 #[cfg(feature = "records")]
 mod target_file;
 #[cfg(feature = "records")]
@@ -92,6 +93,7 @@ pub use record::record_run;
 #[cfg(feature = "records")]
 pub use rows::Rows;
 pub use sample::sample;
+pub use smallest::smallest_buffer;
 #[cfg(feature = "records")]
 pub use target_file::{read_targets, row_codec, write_targets};
 #[cfg(feature = "records")]

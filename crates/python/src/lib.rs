@@ -7,6 +7,7 @@
 
 mod activation;
 mod analysis;
+mod choose;
 mod csr;
 mod decode;
 mod device;
@@ -30,6 +31,8 @@ mod _native {
     use super::analysis::{
         analysis_html, analysis_text, analyze_files, analyze_memory, command, survey, train,
     };
+    #[pymodule_export]
+    use super::choose::{choose, frozen_codecs};
     #[pymodule_export]
     use super::csr::CsrPacked;
     #[pymodule_export]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import _native
-from .layout import DEVICE_BYTES, HEADER, codecs_for, count_overflow, packed_bytes, padded_bytes
+from .layout import HEADER, codecs_for, packed_bytes, padded_bytes
 from .ops import device_and_stream, entries_per_row, flat_bytes, on_device, span
 
 # Default share of entries that may exceed the target that `pack` chooses; reading one costs another
@@ -119,13 +119,7 @@ def choose(found: dict[str, list[int]], size: int, row: int = 0, target: str | N
            most_overflow: float = MAX_OVERFLOW) -> tuple[int, str, str, int]:
     """Returns bytes, codec, target and overflowing sectors of the smallest buffer within a share of
     overflowing entries."""
-    choices = []
-    for codec, classes in found.items():
-        for one in [target] if target else DEVICE_BYTES:
-            entries, sectors = count_overflow(classes, one)
-            if target or entries <= most_overflow * sum(classes):
-                choices.append((packed_bytes(one, row, size, sectors), codec, one, sectors))
-    return min(choices)
+    return _native.choose(list(found.items()), size, row, target, most_overflow)
 
 
 def pack(tensor: torch.Tensor, *, codec: str | None = None, target: str | None = None, matrix: bool = False,

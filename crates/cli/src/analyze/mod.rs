@@ -29,12 +29,13 @@ use crate::{
 /// and folders of them. Files are memory-mapped, so they may be larger than memory (compressed HDF5
 /// is decoded into a temporary file). Datasets that cannot be read are listed below the table.
 ///
-/// For each array the table shows the codec that does best on a sample, and the chosen target: the
-/// largest at which the share of 128-byte entries that overflow to buddy memory stays within the
-/// threshold. The ratio, overflow and memory saved with that target follow, then the ratio of bpc,
-/// the paper's codec. The last columns are the optimistic ratio (the paper's eight sizes, no
-/// targets) and the share of entries in each size class (zero, b8, s1, s2, s3, raw: 0, 8, 32, 64,
-/// 96 and 128 bytes). A narrow terminal shows fewer columns.
+/// For each array the table shows the codec that does best on a sample, of those that memory on a
+/// GPU can use, and the chosen target: the largest at which the share of 128-byte entries that
+/// overflow to buddy memory stays within the threshold. The ratio, overflow and memory saved with
+/// that target follow, then the ratio of bpc, the paper's codec. The last columns are the
+/// optimistic ratio (the paper's eight sizes, no targets) and the share of entries in each size
+/// class (zero, b8, s1, s2, s3, raw: 0, 8, 32, 64, 96 and 128 bytes). A narrow terminal shows fewer
+/// columns.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Analyze {

@@ -97,7 +97,7 @@ pub(crate) struct ProfileVerb {
     policy: Option<PolicyChoice>,
 
     /// Codec of the chosen targets: any name that `buddy inspect` accepts, or `auto` for the best
-    /// one per allocation [default: auto if --codecs has it]
+    /// one per allocation that memory on a GPU can use [default: auto if --codecs has it]
     #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = codec_parser())]
     codec: Option<String>,
 
