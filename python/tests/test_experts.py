@@ -93,6 +93,28 @@ def test_gradients_flow_through_packed_experts():
     assert torch.equal(*found)
 
 
+def test_trained_biases_of_experts_keep_their_gradients(monkeypatch):
+    """The kernels in place have no gradients, so autograd must see a call whose biases train."""
+    module = next(one for one in compress_(made("qwen3-moe")).modules() if isinstance(one, PackedExperts))
+    monkeypatch.setattr("buddy.torch.grouped.MODE", "grouped")
+    monkeypatch.setattr("buddy.torch.grouped.has_kernels", lambda device: True)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    module.has_bias = True
+    for name in ["gate_up_proj", "down_proj"]:
+        bias = torch.nn.Parameter(torch.zeros(module.num_experts, module.matrices[name].shape[1], dtype=torch.bfloat16), requires_grad=False)
+        module.register_parameter(f"{name}_bias", bias)
+    arguments = torch.zeros(3, 128).bfloat16(), torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2).bfloat16()
+    for compiling in [False, True]:
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
+        assert module._multiplies_in_place(*arguments)
+        for name in ["gate_up_proj", "down_proj"]:
+            bias = getattr(module, f"{name}_bias").requires_grad_()
+            assert not module._multiplies_in_place(*arguments), name
+            with torch.no_grad():
+                assert module._multiplies_in_place(*arguments)
+            bias.requires_grad_(False)
+
+
 def test_packed_experts_copy_pickle_load_and_decompress():
     plain = made("gpt-oss")
     packed = compress_(copy.deepcopy(plain))

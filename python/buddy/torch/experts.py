@@ -87,9 +87,10 @@ class PackedExperts(nn.Module):
         names = {"gate_up_proj" if own["has_gate"] else "up_proj", "down_proj"}
         if not names <= self.matrices.keys() or own.get("has_bias") and any(f"{name}_bias" not in own["_parameters"] for name in names):
             return False
+        differentiable = [weights, *(bias for name in names if (bias := own["_parameters"].get(f"{name}_bias")) is not None)]
         if torch.compiler.is_compiling():
-            return not torch.is_grad_enabled() or not (x.requires_grad or weights.requires_grad)
-        return grouped.has_kernels(x.device) and not needs_dispatcher(x, weights)
+            return not torch.is_grad_enabled() or not any(one.requires_grad for one in (x, *differentiable))
+        return grouped.has_kernels(x.device) and not any(needs_dispatcher(x, one) for one in differentiable)
 
     def _multiply(self, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         name = "gate_up_proj" if self.has_gate else "up_proj"
