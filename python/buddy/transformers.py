@@ -457,8 +457,9 @@ class BuddyCache(Cache):
     tokens at a time are attended to in place, on a GPU of compute capability 9.0; otherwise, and
     for long prompts, keys and values are unpacked for each step. Sliding-window layers keep all
     tokens. Layers without keys and values for each token (linear attention, convolutions) keep
-    Transformers' cache, which is plain. ``generate`` does not compile with it. Assisted decoding and prompt lookup work, beam
-    search raises ``NotImplementedError``. Under autograd it raises ``RuntimeError``.
+    Transformers' cache, which is plain. ``generate`` does not compile with it. Assisted decoding
+    and prompt lookup work, beam search raises ``NotImplementedError``. Under autograd it raises
+    ``RuntimeError``.
     """
 
     def __init__(self, config, capacity: int = 8192):
