@@ -16,8 +16,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "buddy_targets.h"
@@ -100,6 +102,30 @@ private:
     std::size_t bytes_ = 0;
 };
 
+// Values in device memory of the caller's, by their address and number.
+template <class T> class span {
+public:
+    constexpr span() noexcept = default;
+    constexpr span(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    // A span of changeable values is one of constant values.
+    template <class Other, class = std::enable_if_t<std::is_convertible_v<Other (*)[], T (*)[]>>>
+    constexpr span(const span<Other> &other) noexcept : data_(other.data()), size_(other.size()) {}
+
+    constexpr T *data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    // `size` values from `first` on.
+    constexpr span subspan(std::size_t first, std::size_t size) const {
+        if (first > size_ || size > size_ - first) throw std::out_of_range("buddy::span::subspan");
+        return span(data_ + first, size);
+    }
+
+private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
 // Values of a type whose size divides 128, in compressed memory.
 template <class T> class vector {
     static_assert(128 % sizeof(T) == 0, "an entry of 128 bytes must hold whole values");
@@ -116,6 +142,13 @@ public:
         void write(const T *from, buddyStream stream = nullptr) const {
             of_->memory_.write(first_ * sizeof(T), from, size_ * sizeof(T), stream);
         }
+        // The same with memory that must have room for the tile.
+        void read(span<T> to, buddyStream stream = nullptr) const {
+            fits(size_, to.size()), read(to.data(), stream);
+        }
+        void write(span<const T> from, buddyStream stream = nullptr) const {
+            fits(size_, from.size()), write(from.data(), stream);
+        }
 
     private:
         friend class vector;
@@ -124,11 +157,20 @@ public:
         std::size_t first_, size_;
     };
 
-    // The tiles of a vector, in order, for a range-based for.
+    // The tiles of a vector, in order. Any number of passes may be made over them. A tile is made when an
+    // iterator is read, so C++17 calls the iterators input iterators; for C++20 they are forward iterators.
     class Tiles {
     public:
         class iterator {
         public:
+            using iterator_category = std::input_iterator_tag;
+            using iterator_concept = std::forward_iterator_tag;
+            using value_type = Tile;
+            using difference_type = std::ptrdiff_t;
+            using pointer = void;
+            using reference = Tile;
+
+            iterator() = default;
             Tile operator*() const {
                 std::size_t left = of_->size() - first_;
                 return Tile(of_, first_, left < values_ ? left : values_);
@@ -137,14 +179,20 @@ public:
                 first_ = of_->size() - first_ < values_ ? of_->size() : first_ + values_;
                 return *this;
             }
+            iterator operator++(int) {
+                iterator before = *this;
+                ++*this;
+                return before;
+            }
+            bool operator==(const iterator &other) const { return first_ == other.first_; }
             bool operator!=(const iterator &other) const { return first_ != other.first_; }
 
         private:
             friend class Tiles;
             iterator(vector *of, std::size_t first, std::size_t values)
                 : of_(of), first_(first), values_(values) {}
-            vector *of_;
-            std::size_t first_, values_;
+            vector *of_ = nullptr;
+            std::size_t first_ = 0, values_ = 0;
         };
         iterator begin() const { return iterator(of_, 0, values_); }
         iterator end() const { return iterator(of_, of_->size(), values_); }
@@ -174,6 +222,11 @@ public:
     void copy_to(T *to, buddyStream stream = nullptr) const {
         memory_.read(0, to, size_ * sizeof(T), stream);
     }
+    // The same with memory that must have room for size() values.
+    void assign(span<const T> from, buddyStream stream = nullptr) {
+        fits(size_, from.size()), assign(from.data(), stream);
+    }
+    void copy_to(span<T> to, buddyStream stream = nullptr) const { fits(size_, to.size()), copy_to(to.data(), stream); }
     // Decompresses `size` values from `first` on into device memory, and returns it. `first` begins an entry;
     // so does the value behind the last one, unless it is the end.
     T *read(std::size_t first, T *to, std::size_t size, buddyStream stream = nullptr) const {
@@ -191,8 +244,74 @@ public:
     }
 
 private:
+    static void fits(std::size_t values, std::size_t room) {
+        if (values > room) throw std::length_error("buddy::vector: more values than room for them");
+    }
+
     Allocation memory_;
     std::size_t size_ = 0;
+};
+
+// A packed sparse matrix of float or double values in compressed rows, which it frees. Columns of x and y are
+// interleaved: column j of row i is element i * columns + j.
+class Csr {
+public:
+    Csr() = default;
+    // Packs arrays of host memory, which may be freed afterwards: `starts` has rows + 1 elements.
+    template <class T>
+    Csr(std::uint32_t rows, std::uint32_t columns, const std::uint64_t *starts, const std::uint32_t *indices,
+        const T *values)
+        : rows_(rows), columns_(columns), value_bytes_(sizeof(T)) {
+        static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "values are float or double");
+        buddyCsrArrays arrays = {rows, columns, starts, indices, values, sizeof(T), 0};
+        check(buddyCsrCreate(&handle_, &arrays), "buddyCsrCreate");
+    }
+    Csr(Csr &&other) noexcept
+        : handle_(std::exchange(other.handle_, 0)), rows_(other.rows_), columns_(other.columns_),
+          value_bytes_(other.value_bytes_) {}
+    Csr &operator=(Csr &&other) noexcept {
+        std::swap(handle_, other.handle_), std::swap(rows_, other.rows_), std::swap(columns_, other.columns_);
+        std::swap(value_bytes_, other.value_bytes_);
+        return *this;
+    }
+    Csr(const Csr &) = delete;
+    Csr &operator=(const Csr &) = delete;
+    ~Csr() {
+        if (handle_) buddyCsrDestroy(handle_);
+    }
+
+    buddyHandle handle() const noexcept { return handle_; }
+    std::uint32_t rows() const noexcept { return rows_; }
+    std::uint32_t columns() const noexcept { return columns_; }
+    // The packed bytes, and those of the plain matrix with 32-bit columns.
+    std::uint64_t bytes() const { return sizes().first; }
+    std::uint64_t plain_bytes() const { return sizes().second; }
+
+    // Enqueues y = A x on device memory, for 1 to 8 columns.
+    template <class T> void multiply(const T *x, T *y, std::size_t columns = 1, buddyStream stream = nullptr) const {
+        same<T>();
+        check(buddyCsrMultiply(handle_, address(x), address(y), columns, stream), "buddyCsrMultiply");
+    }
+    // Computes y = A x on host memory, with all cores; the bits are those of multiply().
+    template <class T> void multiply_host(const T *x, T *y, std::size_t columns = 1) const {
+        same<T>();
+        check(buddyCsrMultiplyHost(handle_, x, y, columns), "buddyCsrMultiplyHost");
+    }
+
+private:
+    template <class T> void same() const {
+        static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "values are float or double");
+        if (sizeof(T) != value_bytes_) throw std::invalid_argument("buddy::Csr: x and y have the type of the values");
+    }
+    std::pair<std::uint64_t, std::uint64_t> sizes() const {
+        std::pair<std::uint64_t, std::uint64_t> found;
+        check(buddyCsrBytes(handle_, &found.first, &found.second), "buddyCsrBytes");
+        return found;
+    }
+
+    buddyHandle handle_ = 0;
+    std::uint32_t rows_ = 0, columns_ = 0;
+    std::size_t value_bytes_ = 0;
 };
 
 // A targets file of `buddy profile`.

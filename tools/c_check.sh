@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs of examples/c against an unpacked archive, with pkg-config and with CMake.
+# Builds the programs of examples/c, and one in C++ with a targets file, against an unpacked archive,
+# with pkg-config and with CMake.
 #
 #   tools/c_check.sh [ARCHIVE]      the archive of tools/package.sh (the newest in target/package)
 #
@@ -44,13 +45,51 @@ eval "flags=($(pkg-config --cflags --libs buddy))"
 cc -std=c11 "$work/source/round_trip.c" "${flags[@]}" -ldl -o "$work/with-pkg-config"
 check "$work/with-pkg-config" pkg-config
 
+# Reading a targets file and multiplying on the host need no GPU.
+cp examples/c/sparse.c "$work/source"
+cat >"$work/source/targets.toml" <<'TOML'
+version = 1
+program = "heat"
+[[allocation]]
+name = "heat"
+bytes = 2304
+codec = "planes64"
+target = "2x"
+TOML
+cat >"$work/source/targets.cpp" <<'CPP'
+#include <buddy.hpp>
+#include <cstdio>
+int main(int, char **arguments) {
+    buddy::Targets targets(arguments[1]);
+    buddyTargetsRow row = targets[0];
+    std::printf("%zu allocation: %s, %s, %llu bytes\n", targets.size(), row.name, row.codec, (unsigned long long)row.bytes);
+}
+CPP
+same() {
+    local said
+    said=$(LD_LIBRARY_PATH="$root/lib" "$1" "$work/source/targets.toml") || { echo "$2: failed"; exit 1; }
+    case $said in
+        "1 allocation: heat, planes64, 2304 bytes" | *"steps: yes") echo "$2: $said" ;;
+        *) echo "$2: $said"; exit 1 ;;
+    esac
+}
+cc -std=c11 "$work/source/sparse.c" "${flags[@]}" -lm -o "$work/sparse"
+same "$work/sparse" "sparse, pkg-config"
+eval "flags=($(pkg-config --cflags --libs buddy_targets))"
+c++ -std=c++17 "$work/source/targets.cpp" "${flags[@]}" -o "$work/targets"
+same "$work/targets" "C++, pkg-config"
+
 cat >"$work/source/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.16)
-project(round_trip C)
+project(round_trip C CXX)
 find_package(buddy $version REQUIRED)
 add_executable(round_trip round_trip.c)
 target_link_libraries(round_trip PRIVATE buddy::buddy \${CMAKE_DL_LIBS})
+add_executable(targets targets.cpp)
+target_compile_features(targets PRIVATE cxx_std_17)
+target_link_libraries(targets PRIVATE buddy::targets)
 CMAKE
 "$cmake" -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$root" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 "$cmake" --build "$work/build" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 check "$work/build/round_trip" CMake
+same "$work/build/targets" "C++, CMake"

@@ -98,6 +98,11 @@ def main():
         return 77
     work = json.loads(subprocess.run([example(), *ARCHITECTURES, *OTHERS], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     work["jobs"] = [job for job in work["jobs"] if job["architecture"] in ARCHITECTURES or LAYERS.fullmatch(job["program"])]
+    # The kernel of examples/cpp is built by a user's nvcc.
+    with open(os.path.join(ROOT, "examples", "cpp", "plate_kernel.cuh")) as file:
+        plate = file.read()
+    options = {job["architecture"]: job["options"] for job in work["jobs"]}
+    work["jobs"] += [{"program": "plate", "text": plate, "architecture": name, "options": options[name]} for name in ARCHITECTURES]
     failed = 0
     print(f"{'program':<14} {'for':<7} {'kernels':>7} {'registers':>9} {'spilled bytes':>13}")
     for job in work["jobs"]:

@@ -1,4 +1,5 @@
 #include "plate.h"
+#include "plate_kernel.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,15 +14,6 @@ double *device(size_t values) {
     check(cudaMalloc(&memory, values * sizeof(double)));
     check(cudaMemset(memory, 0, values * sizeof(double)));
     return memory;
-}
-
-static __global__ void sweep_rows(const double *from, double *to, size_t n, size_t first) {
-    size_t column = blockIdx.x * (size_t)blockDim.x + threadIdx.x, row = blockIdx.y;
-    if (column >= n) return;
-    const double *here = from + (row + 1) * n + column;
-    double north = first + row == 1 ? 1 : *(here - n), south = here[n];
-    double west = column > 0 ? *(here - 1) : 0, east = column + 1 < n ? here[1] : 0;
-    to[row * n + column] = 0.25 * (north + south + west + east);
 }
 
 void sweep(const double *from, double *to, size_t n, size_t first, size_t rows) {

@@ -58,7 +58,9 @@ fn the_headers_are_c11_and_cpp17() {
         succeed(compiler("CC", "cc").args(["-std=c11", "-fsyntax-only", "-x", "c", header]));
     }
     for header in ["include/buddy_targets.h", "include/buddy.hpp"] {
-        succeed(compiler("CXX", "g++").args(["-std=c++17", "-fsyntax-only", "-x", "c++", header]));
+        for standard in ["-std=c++17", "-std=c++20"] {
+            succeed(compiler("CXX", "g++").args([standard, "-fsyntax-only", "-x", "c++", header]));
+        }
     }
 }
 
@@ -77,6 +79,16 @@ fn jacobi_differs_from_the_plain_program_in_ten_lines() {
     for example in ["examples/cpp/jacobi.cpp", "examples/cpp/jacobi_plain.cpp"] {
         succeed(compiler("CXX", "g++").args(["-std=c++17", "-fsyntax-only", example]));
     }
+}
+
+/// The kernel of the solvers, on the CPU; `tools/nvrtc_check.py` compiles it for GPUs.
+#[test]
+fn the_kernel_of_the_example_sweeps_a_plate() {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plate");
+    let mut build = compiler("CXX", "g++");
+    build.args(["-std=c++17", "-UNDEBUG", "crates/capi-targets/tests/stub/plate.cpp", "-o"]);
+    succeed(build.arg(&program));
+    assert_eq!(succeed(&mut Command::new(&program)), "every value is right\n");
 }
 
 /// Makes a folder with the stand-in driver and a targets file, sound and damaged.
@@ -118,8 +130,11 @@ fn the_library_has_a_name_of_its_own() {
 #[test]
 fn a_cpp_program_allocates_by_a_targets_file() {
     let folder = prepare("cpp");
+    // The iterators of tiles are C++20's forward iterators.
+    let program = "crates/capi-targets/tests/stub/program.cpp";
+    succeed(compiler("CXX", "g++").args(["-std=c++20", "-fsyntax-only", program]));
     let mut build = compiler("CXX", "g++");
-    build.args(["-std=c++17", "-UNDEBUG", "crates/capi-targets/tests/stub/program.cpp"]);
+    build.args(["-std=c++17", "-UNDEBUG", program]);
     let text = build_and_run(build, &folder);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].contains("damaged.toml: invalid targets file: line 8"), "{text}");
@@ -143,5 +158,9 @@ fn a_fortran_program_allocates_by_a_targets_file() {
     build.args(["-std=f2008", "-J"]).arg(&folder);
     build.args(["include/buddy.f90", "crates/capi-targets/tests/stub/program.f90"]);
     let text = build_and_run(build, &folder);
-    assert_eq!(text, "none.toml: No such file or directory (os error 2)\n2 18432 144\n");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..2], ["none.toml: No such file or directory (os error 2)", "2 18432 144"]);
+    assert_eq!(lines[2], "material zeros32 2304 1");
+    assert!(lines[3].starts_with("a BuddyView has "), "{text}");
+    assert_eq!(lines[4..], ["48 7.5 75.0 -8.0 -80.0"]);
 }

@@ -91,6 +91,22 @@ fn the_example_links_and_says_what_is_missing_or_runs() {
     }
 }
 
+/// The packed product has the plain product's bits, and the solver converges; no GPU takes part.
+#[test]
+fn a_sparse_solver_runs_on_the_host() {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sparse");
+    let library = library_folder();
+    let mut build = compiler("CC", "cc");
+    build.args(["-std=c11", "-O1", "examples/c/sparse.c"]).arg("-L").arg(&library);
+    succeed(build.args(["-lbuddy", "-lm", "-o"]).arg(&program));
+    let ran = succeed(Command::new(&program).env("LD_LIBRARY_PATH", &library));
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [packed, steps] = numbers[..] else { panic!("{text}") };
+    assert!(packed * 12 < 1_175_044 && text.contains("instead of 1175044;"), "{text}");
+    assert!((10..200).contains(&steps) && text.ends_with("steps: yes\n"), "{text}");
+}
+
 /// Invalid arguments give codes with messages, also without a GPU.
 #[test]
 fn mistakes_are_codes() {
