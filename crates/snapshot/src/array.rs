@@ -142,7 +142,8 @@ impl Format {
 
 /// Maps a file and reads its arrays. Extension or first bytes give the format ([`Format::of`]).
 /// `dtype` is the element type of a raw file, and of `.npy` data of a type that NumPy has no name
-/// for (it stores bf16 as `V2`); other files state theirs.
+/// for (it stores bf16 as `V2`); other files state theirs. Without it, the extension of a raw file may
+/// name its element type, as in `velocity.f64`.
 ///
 /// # Errors
 /// An [`Error`] that begins with the path if the file is not complete and consistent.
@@ -174,6 +175,7 @@ fn open_as(
     format: impl FnOnce(&[u8]) -> Result<Format, Error>,
 ) -> Result<Contents, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let dtype = dtype.or_else(|| path.extension()?.to_str()?.to_lowercase().parse().ok());
     let read = |source: Source| read(format(source.bytes())?, &name, &Arc::new(source), dtype);
     Source::open(path).and_then(read).map_err(|error| error.at(path.display()))
 }

@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// A folder without files of arrays.
     #[error(
-        "this folder holds no file of arrays (.safetensors, .gguf, .pt, .npy, .npz, .h5, .nc); give raw dumps by name"
+        "this folder holds no file of arrays (.safetensors, .gguf, .pt, .npy, .npz, .h5, .nc) and no raw dump (.f64, .dat and others); give its files by name"
     )]
     NoArrayFiles,
     /// A shard that the index names is missing.

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use buddy_core::Dtype;
 use buddy_record::Skipped;
 use serde::Deserialize;
 
@@ -19,6 +20,10 @@ pub(crate) const INDEX: &str = ".safetensors.index.json";
 /// since a model's folder often has the same weights twice.
 const KINDS: [&[&str]; 4] =
     [&["safetensors"], &["gguf"], &["pt", "pth", "bin"], &["npy", "npz", "h5", "hdf5", "nc", "nc4"]];
+
+/// Extensions of raw dumps, beside the names of element types. They are read if a folder has none of
+/// [`KINDS`].
+const DUMPS: [&str; 3] = ["dat", "raw", "dump"];
 
 /// Extensions of files that lie beside arrays and hold none.
 const BESIDE: [&str; 19] = [
@@ -60,10 +65,11 @@ fn left(dir: &Path, read: &[PathBuf]) -> Result<Vec<Skipped>, Error> {
     let extension = |path: &Path| path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     let is_hidden =
         |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-    let kind = read.first().map(|path| extension(path)).unwrap_or_default();
+    let kinds: BTreeSet<String> = read.iter().map(|path| format!(".{}", extension(path))).collect();
+    let kind = Vec::from_iter(kinds).join(" and ");
     let why = |path: &Path| match path.is_dir() {
         true => "it is a folder in the folder; give it by name".to_owned(),
-        false => format!("the .{kind} files of the folder are read; give this one by name"),
+        false => format!("the {kind} files of the folder are read; give this one by name"),
     };
     paths.retain(|path| {
         let beside =
@@ -82,7 +88,9 @@ fn in_folder(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     }
     let kind = |path: &PathBuf| {
         let extension = path.extension()?.to_str()?.to_lowercase();
-        KINDS.iter().position(|kind| kind.contains(&extension.as_str()))
+        let is_dump = || DUMPS.contains(&extension.as_str()) || extension.parse::<Dtype>().is_ok();
+        let kind = KINDS.iter().position(|kind| kind.contains(&extension.as_str()));
+        kind.or_else(|| is_dump().then_some(KINDS.len()))
     };
     let first = files.iter().filter_map(kind).min().ok_or(Error::NoArrayFiles)?;
     files.retain(|path| kind(path) == Some(first));

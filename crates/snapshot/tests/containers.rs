@@ -6,7 +6,7 @@ mod files;
 use std::{fs, path::Path};
 
 use buddy_core::Dtype;
-use buddy_snapshot::{Array, Format, array_files, open, open_raw, read_memory};
+use buddy_snapshot::{Array, Format, array_files, array_files_and_left, open, open_raw, read_memory};
 
 /// The files that `tests/data/make.py` made.
 fn data(name: &str) -> Vec<Array> {
@@ -150,6 +150,29 @@ fn a_model_is_its_folder_or_its_index() {
     assert!(array_files(&index).is_err());
     let empty = tempfile::tempdir().unwrap();
     assert!(array_files(empty.path()).unwrap_err().to_string().contains("no file of arrays"));
+}
+
+/// A folder without other files of arrays stands for its dumps, whose extensions name their types.
+#[test]
+fn dumps_of_a_folder_are_read_and_typed_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["p.f64", "rho.dat", "u.F32"] {
+        fs::write(at(name), [0; 64]).unwrap();
+    }
+    fs::write(at("notes.tex"), "x").unwrap();
+    let (files, left) = array_files_and_left(dir.path()).unwrap();
+    assert_eq!(files, [at("p.f64"), at("rho.dat"), at("u.F32")]);
+    let [left] = &left[..] else { panic!("{left:?}") };
+    assert!(left.name.ends_with("notes.tex"), "{left:?}");
+    assert_eq!(left.why, "the .dat and .f32 and .f64 files of the folder are read; give this one by name");
+    let dtype = |name: &str, given| open(&at(name), given).unwrap()[0].dtype;
+    assert_eq!((dtype("p.f64", None), dtype("rho.dat", None)), (Dtype::F64, Dtype::U8));
+    assert_eq!(dtype("p.f64", Some(Dtype::I32)), Dtype::I32, "what is asked for comes first");
+    fs::write(at("a.npy"), files::floats(4)).unwrap();
+    let (files, left) = array_files_and_left(dir.path()).unwrap();
+    assert_eq!((files, left.len()), (vec![at("a.npy")], 4));
+    assert!(left[0].why.contains("the .npy files"), "{left:?}");
 }
 
 #[test]

@@ -234,6 +234,16 @@ fn skipped_datasets_and_files_are_listed_in_table_page_and_json() {
     );
 }
 
+/// As `buddy profile` does, with the types that the names state.
+#[test]
+fn a_folder_of_dumps_is_read() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("rho.f64"), [0; 256]).unwrap();
+    fs::write(dir.path().join("mask.dat"), [0; 256]).unwrap();
+    let csv = stdout(buddy(dir.path(), &[".", "--csv", "-"]));
+    assert!(csv.contains("mask.dat,u8,256,") && csv.contains("rho.f64,f64,32,"), "{csv}");
+}
+
 #[test]
 fn names_in_csv_are_no_formulas_and_no_escape_sequences() {
     let dir = TempDir::new().unwrap();
