@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 use buddy_core::Dtype;
 use buddy_record::Skipped;
 
-use crate::{Error, gguf, hdf5, magic, netcdf, npy, npz, safetensors, source::Source, torch};
+use crate::{Error, gguf, hdf5, magic, netcdf, npy, npz, safetensors, source::Source, torch, zarr};
 
 /// An array: its header, and a view of its bytes.
 #[derive(Debug, Clone)]
@@ -151,12 +151,16 @@ pub fn open(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     open_contents(path, dtype).map(|contents| contents.arrays)
 }
 
-/// Maps a file as [`open`] does, and says what of it was skipped, with the file's name.
+/// Maps a file as [`open`] does, or decodes a Zarr store, and says what of it was skipped, with the
+/// file's name.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_contents(path: &Path, dtype: Option<Dtype>) -> Result<Contents, Error> {
-    let Contents { arrays, skipped } = open_as(path, dtype, |bytes| Format::of(path, bytes))?;
+    let Contents { arrays, skipped } = match path.is_dir() && zarr::is_store(path) {
+        true => zarr::read(path).and_then(Contents::or_nothing).map_err(|error| error.at(path.display()))?,
+        false => open_as(path, dtype, |bytes| Format::of(path, bytes))?,
+    };
     let file = path.display().to_string();
     Ok(Contents { arrays, skipped: skipped.into_iter().map(|skipped| skipped.of(&file)).collect() })
 }

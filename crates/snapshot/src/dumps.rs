@@ -17,9 +17,10 @@ use serde_json::Map;
 
 use crate::{
     Array, Contents, Error, Pattern,
-    folder::{INDEX, array_files_and_left, refuse_zarr},
+    folder::{INDEX, array_files_and_left},
     open_contents,
     pattern::{DumpName, guess},
+    zarr,
 };
 
 /// Dumps, sorted into snapshots.
@@ -40,6 +41,9 @@ pub(crate) struct Dumps {
 impl Dumps {
     /// Sorts the dumps under `dir`.
     pub(crate) fn find(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
+        if zarr::is_store(dir) {
+            return Self::of_files(dir, dtype, "a Zarr store");
+        }
         let (dirs, files): (Vec<PathBuf>, Vec<PathBuf>) =
             list(dir)?.into_iter().partition(|path| path.is_dir());
         if pattern.is_none() && files.iter().any(|path| is_of_a_model(path)) {
@@ -189,7 +193,9 @@ fn allocation(array: &Array) -> AllocationInfo {
 /// Lists a directory, sorted by name, without hidden files.
 fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
-    refuse_zarr(&paths)?;
+    if zarr::is_store(dir) {
+        return Err(Error::Container { what: "a Zarr store among dumps", remedy: "give it by name" });
+    }
     paths.retain(|path| !file_name(path).starts_with('.'));
     paths.sort();
     Ok(paths)

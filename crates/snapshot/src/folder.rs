@@ -11,7 +11,7 @@ use buddy_core::Dtype;
 use buddy_record::Skipped;
 use serde::Deserialize;
 
-use crate::Error;
+use crate::{Error, zarr};
 
 /// Suffix of a shard index.
 pub(crate) const INDEX: &str = ".safetensors.index.json";
@@ -32,7 +32,7 @@ const BESIDE: [&str; 19] = [
 ];
 
 /// Lists the files of `path`. A folder stands for its files of arrays (not for those of
-/// subfolders), an index for its shards.
+/// subfolders), an index for its shards, a Zarr store for itself.
 ///
 /// # Errors
 /// If the folder holds no file of arrays, or a shard is missing.
@@ -45,7 +45,9 @@ pub fn array_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
 /// # Errors
 /// As [`array_files`].
 pub fn array_files_and_left(path: &Path) -> Result<(Vec<PathBuf>, Vec<Skipped>), Error> {
-    let files = if path.is_dir() {
+    let files = if path.is_dir() && zarr::is_store(path) {
+        return Ok((vec![path.to_owned()], Vec::new()));
+    } else if path.is_dir() {
         in_folder(path)
     } else if path.to_string_lossy().ends_with(INDEX) {
         shards(path)
@@ -82,7 +84,6 @@ fn left(dir: &Path, read: &[PathBuf]) -> Result<Vec<Skipped>, Error> {
 fn in_folder(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
     files.sort();
-    refuse_zarr(&files)?;
     if let Some(index) = files.iter().find(|path| path.to_string_lossy().ends_with(INDEX)) {
         return shards(index);
     }
@@ -95,14 +96,6 @@ fn in_folder(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let first = files.iter().filter_map(kind).min().ok_or(Error::NoArrayFiles)?;
     files.retain(|path| kind(path) == Some(first));
     Ok(files)
-}
-
-/// Refuses a folder that is a Zarr store, whose files are compressed chunks of arrays.
-pub(crate) fn refuse_zarr(files: &[PathBuf]) -> Result<(), Error> {
-    const MARKS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zmetadata"];
-    let marked = files.iter().filter_map(|path| path.file_name()?.to_str()).any(|name| MARKS.contains(&name));
-    let remedy = "python -c 'import numpy, zarr; numpy.save(\"OUT.npy\", zarr.open(\"IN\")[\"NAME\"][...])'";
-    if marked { Err(Error::Container { what: "a Zarr store", remedy }) } else { Ok(()) }
 }
 
 /// The part of an index that names files.

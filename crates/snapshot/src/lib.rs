@@ -1,5 +1,5 @@
 //! Arrays in files, memory-mapped: raw dumps, `.npy`, `.npz`, `.safetensors`, HDF5, NetCDF, GGUF,
-//! PyTorch.
+//! PyTorch, Zarr.
 //!
 //! [`open`] reads the headers of a file and returns its [`Array`]s; their bytes are views of the
 //! mapping, so a file may be larger than memory. Every reader takes hostile input: it returns an
@@ -33,6 +33,7 @@ mod scratch;
 mod source;
 mod torch;
 mod writer;
+mod zarr;
 
 pub use array::{Array, Contents, Format, open, open_contents, open_raw, read_contents, read_memory};
 pub use atomic::{discard_abandoned, discard_partial, is_partial, write_atomic};

@@ -292,11 +292,14 @@ fn a_directory_without_one_dump_is_left_by_name() {
 }
 
 #[test]
-fn a_zarr_store_is_refused_by_name() {
+fn a_zarr_store_among_dumps_is_refused_by_name() {
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("zarr.json"), "{}").unwrap();
+    for step in ["step_0", "step_1"] {
+        fs::create_dir(dir.path().join(step)).unwrap();
+        fs::write(dir.path().join(step).join("zarr.json"), "{}").unwrap();
+    }
     let error = Run::open(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("a Zarr store") && error.contains("numpy.save"), "{error}");
+    assert!(error.contains("step_0: this is a Zarr store among dumps; give it by name"), "{error}");
 }
 
 #[test]

@@ -26,9 +26,9 @@ use crate::{
 /// Measure how well the arrays in files compress, and choose a target for each
 ///
 /// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch .pt and .bin, HDF5 and NetCDF files,
-/// and folders of them. In a folder without any of these, dumps such as .f64 and .dat are read.
-/// Files are memory-mapped, so they may be larger than memory (compressed HDF5 is decoded into a
-/// temporary file). Datasets that cannot be read are listed below the table.
+/// Zarr stores, and folders of files. In a folder without any of these, dumps such as .f64 and .dat
+/// are read. Files are memory-mapped, so they may be larger than memory (compressed HDF5 and Zarr
+/// are decoded into a temporary file). Datasets that cannot be read are listed below the table.
 ///
 /// For each array the table shows the codec that does best on a sample, of those that memory on a
 /// GPU can use, and the chosen target: the largest at which the share of 128-byte entries that
