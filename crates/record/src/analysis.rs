@@ -65,8 +65,8 @@ pub struct ArrayAnalysis {
     pub bpc: Outcome,
     /// Result with the codec chosen from a sample of its entries.
     pub auto: Outcome,
-    /// Estimated bytes with general compressors in independent blocks of 64 KiB, by name; empty
-    /// unless requested.
+    /// Estimated bytes with general compressors in independent blocks of 64 KiB, each after the best of
+    /// byte shuffles, by name; empty unless requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<String, u64>,
 }

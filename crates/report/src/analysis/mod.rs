@@ -2,6 +2,7 @@
 
 mod text;
 
+use text::{PEERS, PEERS_REMARK, has_peers, peer_ratios};
 pub use text::{analysis_csv, analysis_text};
 pub(crate) use text::{saved, several};
 
@@ -40,10 +41,14 @@ fn all_bytes(analysis: &Analysis) -> u64 {
 /// Renders the page: summary, a sortable table, heat maps.
 pub fn analysis_page(record: &Record<Analysis>) -> String {
     let analysis = &record.data;
+    let table_remark = match has_peers(analysis) {
+        true => format!("{TABLE_REMARK} {PEERS_REMARK}"),
+        false => TABLE_REMARK.to_owned(),
+    };
     let mut page = Page::new("How compressible is it?", &lead(analysis))
         .section("", "", &summary(analysis))
         .section("Sizes and thresholds", CHARTS_REMARK, &charts(analysis))
-        .section("Every array", TABLE_REMARK, &(class_legend() + &table(analysis).to_html()))
+        .section("Every array", &table_remark, &(class_legend() + &table(analysis).to_html()))
         .section("Where it compresses", MAPS_REMARK, &maps(analysis));
     if let Some(skipped) = skipped_html(&analysis.skipped) {
         page = page.section("Skipped", "", &skipped);
@@ -147,21 +152,32 @@ fn table(analysis: &Analysis) -> Table {
     columns.extend(outcome(BPC));
     columns.push(left("codec", AUTO));
     columns.extend(outcome(AUTO));
+    let peers: &[&'static str] = if has_peers(analysis) { &PEERS } else { &[] };
+    columns.extend(peers.iter().map(|&name| right(name, "in blocks of 64 KiB")));
+    let peer_cells = |members: &[usize]| {
+        let cell = |found: Option<f64>| {
+            found.map_or_else(|| Cell::text(""), |found| Cell::number(found, ratio(found)))
+        };
+        peer_ratios(analysis, members).map(cell).into_iter().take(peers.len()).collect::<Vec<_>>()
+    };
     let names: Vec<String> = analysis.arrays.iter().map(|array| array.name.clone()).collect();
     let short = shorten_apart(&names, NAME_CHARS);
-    let row = |(array, short): (&ArrayAnalysis, &String)| {
+    let row = |(at, (array, short)): (usize, (&ArrayAnalysis, &String))| {
         let mut cells =
             vec![array_cell(array, short), Cell::text(array.dtype.name()), size_cell(array.bytes)];
         cells.extend(outcome_cells(&array.bpc.fit, Some(array.bpc.target)));
         cells.push(Cell::text(&array.auto.codec));
         cells.extend(outcome_cells(&array.auto.fit, Some(array.auto.target)));
+        cells.extend(peer_cells(&[at]));
         cells
     };
     let mut total = vec![Cell::text("all"), Cell::text(""), size_cell(all_bytes(analysis))];
     total.extend(outcome_cells(&analysis.bpc, None));
     total.push(Cell::text(""));
     total.extend(outcome_cells(&analysis.auto, None));
-    Table { columns, rows: analysis.arrays.iter().zip(&short).map(row).collect(), total: vec![total] }
+    total.extend(peer_cells(&Vec::from_iter(0..analysis.arrays.len())));
+    let rows = analysis.arrays.iter().zip(&short).enumerate().map(row).collect();
+    Table { columns, rows, total: vec![total] }
 }
 
 fn array_cell(array: &ArrayAnalysis, short: &str) -> Cell {

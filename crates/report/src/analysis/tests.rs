@@ -56,6 +56,23 @@ fn peers_stand_beside_ours() {
     assert!(line("array").contains(" zstd  optimistic") && !line("array").contains("lz4"), "{text}");
     assert!(line("zeros").contains(" 128.00x ") && line("all 2").contains(" 1.98x "), "{text}");
     assert!(text.contains("64 KiB") && text.contains("saves no capacity"), "{text}");
+    let page = analysis_page(&Record::new(analysis.clone()));
+    for part in ["in blocks of 64 KiB", ">zstd<", ">128.00x<", ">1.98x<", "saves no capacity"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let csv = analysis_csv(&analysis, &View::default());
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].ends_with(",raw,lz4_bytes,zstd_bytes"), "{csv}");
+    assert!(lines[1].ends_with(",,8192") && lines[2].ends_with(",,64"), "{csv}");
+}
+
+/// Nothing but the columns of before, if other compressors were not measured.
+#[test]
+fn no_column_without_peers() {
+    let page = analysis_page(&Record::new(analysis()));
+    assert!(!page.contains("in blocks of 64 KiB") && !page.contains("saves no capacity"));
+    assert!(analysis_csv(&analysis(), &View::default()).lines().all(|line| line.split(',').count() >= 20));
+    assert!(analysis_csv(&analysis(), &View::default()).lines().next().unwrap().ends_with(",raw"));
 }
 
 #[test]

@@ -18,9 +18,10 @@ const SPARE: [&str; 11] =
     ["zero", "b8", "s1", "s2", "s3", "raw", "optimistic", "type", "overflow", "target", "codec"];
 
 /// Compressors beside ours.
-const PEERS: [&str; 2] = ["lz4", "zstd"];
-const PEERS_REMARK: &str = "lz4 and zstd (level 3) are ratios of independent blocks of 64 KiB, all of which one access \
-    decompresses; our codecs give access to every 128 bytes. Compressible memory of NVIDIA GPUs saves no capacity.\n";
+pub(super) const PEERS: [&str; 2] = ["lz4", "zstd"];
+pub(super) const PEERS_REMARK: &str = "lz4 and zstd (level 3) are ratios of independent blocks of 64 KiB, each after the \
+    best of byte shuffles of 1, 2, 4 and 8 bytes; one access decompresses all of a block. Our codecs give access to \
+    every 128 bytes. Compressible memory of NVIDIA GPUs saves no capacity.";
 
 /// Renders the table for a terminal: a row per array, or per group of layers that differ only in
 /// their numbers, with the chosen codec and the ratio of the paper's.
@@ -49,8 +50,8 @@ pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
         text.push_str(&format!("and {} more arrays\n", count(hidden as u64)));
     }
     text.push_str(&wrap(&summary(analysis), view.width));
-    if analysis.arrays.iter().any(|array| !array.peers.is_empty()) {
-        text.push_str(&wrap(PEERS_REMARK, view.width));
+    if has_peers(analysis) {
+        text.push_str(&wrap(&format!("{PEERS_REMARK}\n"), view.width));
     }
     text.push_str(&wrap(&skipped_text(&analysis.skipped), view.width));
     text
@@ -112,15 +113,22 @@ fn row(analysis: &Analysis, group: &Group) -> Vec<Cell> {
     cells(head, all, (&auto, &bpc), peers(analysis, &group.members))
 }
 
-/// Returns the ratio of arrays with each of [`PEERS`]; empty if it was not measured.
-fn peers(analysis: &Analysis, members: &[usize]) -> [String; PEERS.len()] {
+/// Returns whether other compressors were measured.
+pub(super) fn has_peers(analysis: &Analysis) -> bool {
+    analysis.arrays.iter().any(|array| !array.peers.is_empty())
+}
+
+/// Returns the ratio of arrays with each of [`PEERS`]; `None` if it was not measured.
+pub(super) fn peer_ratios(analysis: &Analysis, members: &[usize]) -> [Option<f64>; PEERS.len()] {
     PEERS.map(|name| {
         let packed = members.iter().map(|&member| analysis.arrays[member].peers.get(name).copied());
         let packed: Option<u64> = packed.sum();
-        packed
-            .filter(|&bytes| bytes > 0)
-            .map_or_else(String::new, |bytes| ratio(size(analysis, members) as f64 / bytes as f64))
+        packed.filter(|&bytes| bytes > 0).map(|bytes| size(analysis, members) as f64 / bytes as f64)
     })
+}
+
+fn peers(analysis: &Analysis, members: &[usize]) -> [String; PEERS.len()] {
+    peer_ratios(analysis, members).map(|found| found.map_or_else(String::new, ratio))
 }
 
 fn total(analysis: &Analysis) -> Vec<Cell> {
@@ -170,7 +178,8 @@ pub(crate) fn several(values: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Renders a CSV line per shown array, never grouped: sizes in bytes, shares from 0 to 1.
+/// Renders a CSV line per shown array, never grouped: sizes in bytes, shares from 0 to 1. Columns such
+/// as `zstd_bytes` follow if other compressors were measured.
 pub fn analysis_csv(analysis: &Analysis, view: &View) -> String {
     const NAMES: [&str; 20] = [
         "file",
@@ -195,6 +204,9 @@ pub fn analysis_csv(analysis: &Analysis, view: &View) -> String {
         "raw",
     ];
     let groups = groups(analysis, &View { each: true, ..view.clone() });
+    let peers: Vec<&str> = PEERS.into_iter().filter(|_| has_peers(analysis)).collect();
+    let peer_names: Vec<String> = peers.iter().map(|name| format!("{name}_bytes")).collect();
+    let names: Vec<&str> = NAMES.into_iter().chain(peer_names.iter().map(String::as_str)).collect();
     let line = |group: Group| {
         let array = &analysis.arrays[group.members[0]];
         let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
@@ -219,7 +231,10 @@ pub fn analysis_csv(analysis: &Analysis, view: &View) -> String {
         }
         let entries = array.auto.fit.histogram.entries().max(1) as f64;
         cells.extend(array.auto.fit.histogram.classes.map(|n| Value::Number(n as f64 / entries)));
+        let measured =
+            |name: &&str| array.peers.get(*name).map_or_else(|| text(""), |&bytes| Value::Whole(bytes));
+        cells.extend(peers.iter().map(measured));
         cells
     };
-    csv(&NAMES, groups.into_iter().take(view.top.unwrap_or(usize::MAX)).map(line))
+    csv(&names, groups.into_iter().take(view.top.unwrap_or(usize::MAX)).map(line))
 }
