@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use buddy_codec::{Codec, CodecKind, EntryCodec, Stream};
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, is_zero};
+use buddy_snapshot::{Error, Format as FileFormat};
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -29,7 +30,7 @@ use crate::{input::Input, say};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Inspect {
-    /// File of raw bytes; - reads stdin
+    /// File, of which every byte is shown, headers too; - reads stdin
     file: PathBuf,
 
     /// Codec to compress with
@@ -69,6 +70,7 @@ impl Inspect {
     /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let mut input = Input::open(&self.file)?;
+        self.note_container();
         let summary = if self.codec.has_parameters() {
             let (sample, again) = input.sample(SAMPLE)?;
             input = again;
@@ -90,6 +92,21 @@ impl Inspect {
             summary.print(self.codec);
         }
         Ok(())
+    }
+
+    /// Says that the bytes of a container are not those of its arrays.
+    fn note_container(&self) {
+        if !self.file.is_file() {
+            return;
+        }
+        let (what, more) = match FileFormat::of_file(&self.file) {
+            Ok(FileFormat::Raw) => return,
+            Ok(format) => (format.name(), "; buddy analyze reads its arrays"),
+            Err(Error::Container { what, .. }) => (what, ""),
+            Err(_) => return, // a file that cannot be mapped, such as an empty one
+        };
+        let name = self.file.display();
+        say(format_args!("note: {name} is {what}; its bytes are shown as they lie in the file{more}"));
     }
 
     /// Prints a line for each entry and counts them.

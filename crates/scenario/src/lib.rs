@@ -44,7 +44,7 @@ pub use ranges::Range;
 pub use recorded::{recorded, recorded_or, recorded_run};
 pub use run::{Done, Scenario};
 pub use scale::{Scale, decimal, parse_bytes, parse_mib, parse_scale};
-pub use source::Source;
+pub use source::{Source, did_you_mean};
 pub use stage::Stage;
 pub use targets::TargetChoice;
 

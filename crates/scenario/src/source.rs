@@ -46,17 +46,23 @@ impl Source {
             return Ok(Self::Trace(PathBuf::from(what)));
         }
         let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
-        let mut names = PROGRAMS.into_iter().chain(workloads.iter().copied()).chain(Network::names());
-        let nearest = names.find(|name| name.eq_ignore_ascii_case(what));
+        let names = PROGRAMS.into_iter().chain(workloads.iter().copied()).chain(Network::names());
         let known = format!(
             "{}the programs are {}, the workloads {} and the networks {}",
-            nearest.map_or_else(String::new, |name| format!("did you mean '{name}'? ")),
+            did_you_mean(what, names),
             PROGRAMS.join(", "),
             workloads.join(", "),
             Network::names().join(", ")
         );
         Err(Error::Unknown { what: what.to_owned(), known })
     }
+}
+
+/// Returns the question whether one of the names was meant, which ends with a space; empty if none
+/// differs only in case.
+pub fn did_you_mean<'a>(what: &str, mut names: impl Iterator<Item = &'a str>) -> String {
+    let nearest = names.find(|name| name.eq_ignore_ascii_case(what));
+    nearest.map_or_else(String::new, |name| format!("did you mean '{name}'? "))
 }
 
 impl Stage {

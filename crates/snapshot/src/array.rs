@@ -125,6 +125,28 @@ pub enum Format {
 }
 
 impl Format {
+    /// Returns the name of the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw bytes",
+            Self::Npy => ".npy",
+            Self::Npz => ".npz",
+            Self::Safetensors => "safetensors",
+            Self::Hdf5 => "HDF5",
+            Self::NetCdf => "NetCDF",
+            Self::Gguf => "GGUF",
+            Self::Torch => "PyTorch",
+        }
+    }
+
+    /// Detects the format of a file as [`Format::of`] does.
+    ///
+    /// # Errors
+    /// If the file cannot be mapped, or has a known format that is not readable.
+    pub fn of_file(path: &Path) -> Result<Self, Error> {
+        Self::of(path, Source::open(path)?.bytes())
+    }
+
     /// Detects the format of a file by its extension, else by its first bytes, else raw.
     ///
     /// # Errors

@@ -8,8 +8,10 @@ use std::{
 use anyhow::{Result, bail};
 use buddy_cuda::{Error, Gpu};
 use buddy_gpu_lab::{CompressibleCase, CompressibleRow, compressible, compressible_cases};
-use buddy_snapshot::{array_files, open_contents};
+use buddy_snapshot::{Skipped, array_files_and_left, open_contents};
 use clap::Args;
+
+use crate::say;
 
 /// Bytes of an array that are measured.
 const SAMPLE: usize = 8 << 20;
@@ -42,7 +44,12 @@ pub(super) struct Compressible {
 
 impl Compressible {
     pub(super) fn run(self, gpu: impl FnOnce() -> Result<Gpu, Error>) -> Result<()> {
-        let cases = if self.paths.is_empty() { compressible_cases() } else { self.read()? };
+        let (cases, skipped) =
+            if self.paths.is_empty() { (compressible_cases(), Vec::new()) } else { self.read()? };
+        for Skipped { file, name, why } in &skipped {
+            let of = if file.is_empty() { String::new() } else { format!(" of {file}") };
+            say(format_args!("skipped {name}{of}: {why}"));
+        }
         let gpu = gpu()?;
         let mut out = io::stdout().lock();
         writeln!(
@@ -51,36 +58,41 @@ impl Compressible {
             "GB/s", "plain write/read", "compressible", "write", "read"
         )?;
         let mut failed = None;
-        let report = compressible(&gpu, (self.gib * super::GIB) as u64, &cases, |row| {
+        let mut report = compressible(&gpu, (self.gib * super::GIB) as u64, &cases, |row| {
             failed = failed.take().or(print_row(&mut out, row).err());
         })?;
         if let Some(error) = failed {
             return Err(error);
         }
         writeln!(out, "{CAUTION}")?;
+        report.skipped = skipped;
         super::record(self.json.as_deref(), report)
     }
 
-    /// Reads the beginning of every array that is large enough.
-    fn read(&self) -> Result<Vec<CompressibleCase>> {
-        let mut cases = Vec::new();
+    /// Reads the beginning of every array that is large enough, and lists what is skipped.
+    fn read(&self) -> Result<(Vec<CompressibleCase>, Vec<Skipped>)> {
+        let (mut cases, mut skipped) = (Vec::new(), Vec::new());
         for path in &self.paths {
-            for file in array_files(path)? {
-                for array in open_contents(&file, None)?.arrays {
-                    let bytes = array.bytes();
+            let (files, left) = array_files_and_left(path)?;
+            for file in files {
+                let contents = open_contents(&file, None)?;
+                skipped.extend(contents.skipped);
+                for array in contents.arrays {
+                    let (name, bytes) = (array.name.clone(), array.bytes());
                     if bytes.len() >= LEAST {
-                        cases.push(CompressibleCase::Bytes(
-                            array.name.clone(),
-                            bytes[..bytes.len().min(SAMPLE)].to_vec(),
-                        ));
+                        cases.push(CompressibleCase::Bytes(name, bytes[..bytes.len().min(SAMPLE)].to_vec()));
+                    } else {
+                        let why = format!("it has {} bytes, fewer than {LEAST}", bytes.len());
+                        skipped.push(Skipped::new(name, why).of(file.display().to_string()));
                     }
                 }
             }
+            skipped.extend(left);
         }
         if cases.is_empty() {
             bail!("no array of {LEAST} bytes or more in these files");
         }
-        Ok(cases)
+        Ok((cases, skipped))
     }
 }
 

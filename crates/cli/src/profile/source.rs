@@ -11,7 +11,7 @@ use buddy_core::{Dtype, read_text};
 use buddy_dl::{NetworkInfo, PAPER, TODAY};
 use buddy_profile::{Measured, Tried};
 use buddy_record::{Record, RunRecord};
-use buddy_scenario::{Scale, recorded_run};
+use buddy_scenario::{Scale, did_you_mean, recorded_run};
 use buddy_snapshot::{Pattern, Run};
 use buddy_workloads::{ALL, Info};
 use tempfile::TempDir;
@@ -96,8 +96,9 @@ impl Source {
         }
         let networks: Vec<&str> = PAPER.iter().chain(&TODAY).map(|info| info.name).collect();
         let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+        let nearest = did_you_mean(&name, networks.iter().chain(&workloads).copied());
         bail!(
-            "{name}: No such file or directory; built-in networks are {}, built-in workloads {}",
+            "{name}: No such file or directory; {nearest}built-in networks are {}, built-in workloads {}",
             networks.join(", "),
             workloads.join(", ")
         );

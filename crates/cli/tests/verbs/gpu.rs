@@ -17,6 +17,22 @@ fn without_a_gpu_each_verb_fails_with_one_line() {
     }
 }
 
+/// Arrays that are not measured are named, with or without a GPU.
+#[test]
+fn compressible_memory_names_what_it_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    write("large.f32", &[0; 8192]);
+    write("small.f32", &[0; 64]);
+    write("picture.tif", b"II");
+    let run = buddy(&["gpu", "compressible", folder.path().to_str().unwrap(), "--gib", "0.1"]);
+    for what in ["skipped small.f32 of ", ": it has 64 bytes, fewer than 4096", "picture.tif: the .f32 files"]
+    {
+        assert!(run.stderr.contains(what), "{}", run.stderr);
+    }
+    assert!(!run.stderr.contains("large.f32"), "{}", run.stderr);
+}
+
 /// Impossible values are rejected before a GPU is opened.
 #[test]
 fn impossible_sizes_are_rejected() {

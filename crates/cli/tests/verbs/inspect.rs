@@ -193,3 +193,26 @@ fn tempdir(name: &str) -> std::path::PathBuf {
     std::fs::create_dir_all(&path).unwrap();
     path
 }
+
+#[test]
+fn a_container_is_shown_as_it_lies_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let note = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let run = buddy(&["inspect", path.to_str().unwrap(), "--format", "jsonl"]);
+        assert_eq!((run.code, run.stdout.lines().count()), (0, 1), "{}", run.stderr);
+        run.stderr.replace(path.to_str().unwrap(), name)
+    };
+    let numpy = note("a.npy", b"\x93NUMPY\x01\0");
+    assert!(
+        numpy.starts_with("note: a.npy is .npy; its bytes are shown as they lie in the file; buddy analyze"),
+        "{numpy}"
+    );
+    let packed = note("a.gz", b"\x1f\x8b\x08\0");
+    assert!(
+        packed.starts_with("note: a.gz is gzip; its bytes are shown as they lie in the file\n"),
+        "{packed}"
+    );
+    assert_eq!(note("a.bin", &[0; 128]), "");
+}

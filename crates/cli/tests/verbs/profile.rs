@@ -171,6 +171,11 @@ fn wrong_numbers_and_names_are_refused_in_one_line() {
     let unknown = refused(dir.path(), &["missing"]);
     assert!(unknown.starts_with("buddy: missing: No such file"), "{unknown}");
     assert!(unknown.contains("resnet50") && unknown.contains("cg"), "the built-in names: {unknown}");
+    assert!(!unknown.contains("did you mean"), "{unknown}");
+    for (wrong, right) in [("CG", "cg"), ("ResNet50", "resnet50")] {
+        let found = refused(dir.path(), &[wrong]);
+        assert!(found.contains(&format!("No such file or directory; did you mean '{right}'?")), "{found}");
+    }
     assert!(refused(dir.path(), &[RUN, "--filter", "none"]).contains("matches none of 2 names"));
 }
 

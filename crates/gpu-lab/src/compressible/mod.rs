@@ -6,7 +6,7 @@ mod cases;
 mod memory;
 
 use buddy_cuda::{DeviceBytes, DeviceSpan, Gpu, Launch};
-use buddy_record::RecordKind;
+use buddy_record::{RecordKind, Skipped};
 pub use cases::{CompressibleCase, alternating, compressible_cases};
 use memory::CompressibleMemory;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ pub struct CompressibleReport {
     pub bytes: u64,
     /// The measurements in order.
     pub rows: Vec<CompressibleRow>,
+    /// Datasets, fields and files that were skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
 }
 
 impl RecordKind for CompressibleReport {
@@ -71,7 +74,8 @@ pub fn compressible(
     let plain = lab.bytes(bytes)?;
     let given = CompressibleMemory::new(gpu, lab.stream.context(), bytes)?;
     let memory = given.ok_or_else(|| Error::Compressible { gpu: info.name.clone() })?;
-    let mut report = CompressibleReport { gpu: info.name, driver: info.driver, bytes, rows: Vec::new() };
+    let (rows, skipped) = (Vec::new(), Vec::new());
+    let mut report = CompressibleReport { gpu: info.name, driver: info.driver, bytes, rows, skipped };
     for case in cases {
         let tile = case.tile(&lab, TILE_BYTES.min(bytes))?;
         let (plain_write, plain_read) = speeds(&lab, &tile, plain.all())?;
