@@ -30,7 +30,7 @@ pub struct Ask<'a> {
 pub struct Observed {
     /// Checks of the program's answer.
     pub checks: Vec<Check>,
-    /// Its memory at ten snapshots.
+    /// Its memory at ten snapshots, with the blocks of every codec: policies may choose any of them.
     pub measured: Measured,
     /// Profile with the paper's final design and the first codec.
     pub profile: Profile,
@@ -62,8 +62,7 @@ pub fn observe(ask: &Ask<'_>, mut goes_on: impl FnMut(Step) -> bool) -> Result<O
     })?;
     let Tried { threshold, auto, .. } = ask.tried;
     let observer = observer.expect("a run has at least ten steps, and a look after every tenth");
-    let mut measured = observer.finish(threshold, auto);
-    measured.drop_blocks();
+    let measured = observer.finish(threshold, auto);
     let kind = ask.tried.kinds[0];
     let (profile, _) = profile(&measured, &Settings::final_design(kind)).map_err(|error| ask.wrong(error))?;
     Ok(Observed { checks, measured, profile })

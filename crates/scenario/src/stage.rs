@@ -144,7 +144,10 @@ impl Stage {
     pub fn observed(application: Application, observed: &Observed, snapshot: usize) -> Self {
         let kind = observed.measured.allocations.first().map_or(CodecKind::Bpc, |one| one.codecs[0].kind);
         let usual = observed.profile.targets.clone();
-        let rule = Rule { usual, measured: Some(observed.measured.clone()) };
+        // A stage applies policies with the first codec only.
+        let mut measured = observed.measured.clone();
+        measured.drop_blocks();
+        let rule = Rule { usual, measured: Some(measured) };
         let memory = Memory::Seen { allocations: observed.by_codec(snapshot), rule };
         Self::new(Work::Application(application), memory, kind).at(snapshot)
     }

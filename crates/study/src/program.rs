@@ -67,3 +67,71 @@ fn observe_with(
         observed.checks.iter().map(|check: &Check| (check.what.to_owned(), check.passed())).collect();
     Ok(Program { typical, classes: observed.classes(typical), profile: observed.profile, checks })
 }
+
+#[cfg(test)]
+mod tests {
+    use buddy_profile::{CodecChoice, LinkLimit, Observer, Rows, profile, train};
+    use buddy_record::{
+        Policy, SnapshotInfo,
+        spec::{Gpu, Link},
+    };
+    use buddy_workloads::{ALL, describe, run};
+
+    use super::*;
+    use crate::NoWatch;
+
+    /// Profiles a workload as `buddy profile NAME --scale 1MB` does; with `few`, without the blocks of
+    /// most codecs.
+    fn profiled(info: &Info, settings: &Settings, few: bool) -> Profile {
+        let tried = Tried { kinds: CodecKind::ALL.to_vec(), auto: true, threshold: DEFAULT_THRESHOLD };
+        let mut workload = (info.build)(settings.bytes_of(info), settings.seed);
+        let described = describe(info, workload.as_ref(), settings.seed);
+        let mut observer: Option<Observer> = None;
+        let watched: Result<_, std::convert::Infallible> = run(workload.as_mut(), |step, workload| {
+            if step.look {
+                let arrays: Vec<&[u8]> = workload.allocations().iter().map(|array| array.bytes).collect();
+                let begin = || Observer::new(described.clone(), train(&arrays, &tried.all_kinds()));
+                let snapshot = SnapshotInfo { step: step.done, label: String::new(), file: None };
+                observer.get_or_insert_with(begin).add(snapshot, &arrays, Rows::NONE, &|_| ());
+            }
+            Ok(())
+        });
+        watched.unwrap();
+        let mut measured = observer.unwrap().finish(tried.threshold, tried.auto);
+        if few {
+            measured.drop_blocks();
+        }
+        let link = LinkLimit {
+            gpu: Gpu::named("h200").unwrap(),
+            link: Link::named("nvlink2").unwrap(),
+            max_slowdown: 0.05,
+            accesses: None,
+        };
+        let codec = CodecChoice::Auto;
+        let settings = buddy_profile::Settings {
+            threshold: DEFAULT_THRESHOLD,
+            policy: Policy::Page,
+            codec,
+            plan: None,
+            link: Some(link),
+        };
+        profile(&measured, &settings).unwrap().0
+    }
+
+    /// `results` has no other targets than the command: every codec may be the best by page.
+    #[test]
+    fn targets_by_page_are_those_of_the_command() {
+        let settings = Settings { bytes: Some(1_000_000), ..Settings::QUICK };
+        for name in ["lulesh", "palm"] {
+            let info = ALL.iter().find(|info| info.name == name).unwrap();
+            let study = observe(&settings, info, &NoWatch).unwrap().profile;
+            let [command, few] = [false, true].map(|few| profiled(info, &settings, few));
+            for codec in ["auto", "bpc"] {
+                let of = |profile: &Profile| profile.outcome(Policy::Page, codec).unwrap().clone();
+                assert_eq!(of(&study).ratio, of(&command).ratio, "{name}, {codec}");
+                assert_eq!(of(&study).overflow, of(&command).overflow, "{name}, {codec}");
+                assert_eq!(of(&few).ratio < of(&command).ratio, codec == "auto", "{name}, {codec}");
+            }
+        }
+    }
+}
