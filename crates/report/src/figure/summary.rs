@@ -22,10 +22,10 @@ struct Layout {
 /// Names left of the lines, values right.
 const WIDE: Layout = Layout {
     width: 900.0,
-    left: 330.0,
+    left: 352.0,
     right: 190.0,
     row: 30.0,
-    name: (316.0, -4.5, "end"),
+    name: (338.0, -4.5, "end"),
     values: (726.0, -4.5, "start"),
 };
 /// For phones: names above the lines, values below.
