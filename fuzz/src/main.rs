@@ -17,7 +17,7 @@ use buddy_snapshot::Format;
 use libfuzzer_sys::fuzz_target;
 
 /// Targets by name; each takes any bytes and panics if its promise is broken.
-const TARGETS: [(&str, fn(&[u8])); 19] = [
+const TARGETS: [(&str, fn(&[u8])); 20] = [
     ("decode", codecs::decode),
     ("round_trip", codecs::round_trip),
     ("frozen", frozen::read),
