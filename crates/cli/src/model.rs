@@ -16,7 +16,7 @@ use crate::{output, progress::Bar, say};
 /// Takes a safetensors file, or the folder of a model with all its shards, and writes the same with
 /// every bf16 matrix compressed, as the GPU's products read it; everything else stays as it is.
 /// Files appear when they are complete; one that was packed already, from a file of the same length
-/// and time, is not packed again if it matches its checksum. `buddy unpack` gives the original back,
+/// and time, is not packed again if it restores every byte. `buddy unpack` gives the original back,
 /// `buddy verify` checks the packed files alone.
 #[derive(Args)]
 #[command(after_help = "\

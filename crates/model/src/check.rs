@@ -100,7 +100,7 @@ fn open_shard(path: &Path, manifest: Option<&Manifest>) -> Result<Opened, Error>
 }
 
 /// Compares a copied file with its checksum.
-fn check_copied(path: &Path, expected: &str) -> Result<u64, Error> {
+pub(crate) fn check_copied(path: &Path, expected: &str) -> Result<u64, Error> {
     let check = || {
         let (mut file, mut sum) = (File::open(path)?, Summing::new(io::sink()));
         let bytes = io::copy(&mut file, &mut sum)?;

@@ -8,6 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use buddy_codec::TightHeader;
 use buddy_snapshot::{Array, write_atomic};
 
 use crate::{
@@ -166,6 +167,15 @@ impl Opened {
     /// Returns the checksum of the header, and so of the file; empty in version 1.
     pub(crate) fn checksum(&self) -> &str {
         self.checksums.as_ref().map_or("", |found| &found.own)
+    }
+
+    /// Returns whether packing with this layout could have given the file: a tight one has at least
+    /// one tight matrix, and any other has none.
+    pub(crate) fn has_layout(&self, layout: Layout) -> bool {
+        let mut matrices = self.tensors.iter().filter(|(bytes, array)| is_frozen(array, *bytes)).peekable();
+        let none = matrices.peek().is_none();
+        let tight = matrices.any(|(_, array)| TightHeader::is_tight(array.bytes()));
+        none || tight == (layout == Layout::Tight)
     }
 
     /// Compares every tensor with its checksum. Returns whether there are any.

@@ -11,7 +11,7 @@ use buddy_snapshot::discard_abandoned;
 
 use crate::{
     Error, Plan, Progress, Sizes,
-    check::PackedFolder,
+    check::{PackedFolder, check_copied},
     checksum::{self, Summing},
     content::{Content, claim_packed, claim_plain, is_safetensors},
     file::{Opened, pack_one, unpack_one, verify_file, whole},
@@ -115,8 +115,9 @@ fn pack_as(job: &Job<'_>, layout: Layout, progress: Progress<'_>) -> Result<Repo
     Ok(Report { left_out: content.folders, ..report })
 }
 
-/// Packs one file of a folder, unless it was packed before from a file of the same length and time
-/// and is undamaged.
+/// Packs one file of a folder, unless it was packed before from a file of the same length and time.
+/// An earlier result is kept only if it has the layout and restores every byte: equal times say
+/// nothing where a package manager or an archive sets them.
 fn pack_shard(
     (job, layout): (&Job<'_>, Layout),
     name: &str,
@@ -129,21 +130,23 @@ fn pack_shard(
     let packed = to.metadata().map_or(0, |packed| packed.len());
     let known = manifest.files.get(name).filter(|known| known.origin == Origin::of(&plain, packed));
     let intact = |known: &Shard| {
-        let opened = Opened::open(&to).ok().filter(|opened| opened.checksum() == known.checksum);
-        opened.is_some_and(|opened| opened.check(&|_| ()).is_ok())
+        let found = Opened::open(&to);
+        found.is_ok_and(|found| found.checksum() == known.checksum && found.has_layout(layout))
+            && verify_file(&from, &to, &|_| ()).is_ok()
     };
     if known.is_some_and(intact) {
         report.resumed += 1;
         report.add(Sizes { plain: plain.len(), packed });
-        progress(plain.len());
-    } else {
-        let (sizes, checksum) = pack_one(&from, &to, layout, progress)?;
-        let origin = Origin::of(&plain, sizes.packed);
-        manifest.files.insert(name.to_owned(), Shard { origin, checksum });
-        manifest.write(job.to)?;
-        report.files += 1;
-        report.add(sizes);
+        // Both passes of `verify` are done.
+        progress(plain.len() * if job.verify { 2 } else { 1 });
+        return Ok(());
     }
+    let (sizes, checksum) = pack_one(&from, &to, layout, progress)?;
+    let origin = Origin::of(&plain, sizes.packed);
+    manifest.files.insert(name.to_owned(), Shard { origin, checksum });
+    manifest.write(job.to)?;
+    report.files += 1;
+    report.add(sizes);
     verify(job, &from, &to, progress)
 }
 
@@ -168,6 +171,10 @@ pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     let PackedFolder { content, manifest } = PackedFolder::open(job.from)?;
     if let Some(name) = manifest.copied.keys().find(|name| !content.others.contains(name)) {
         return Err(Error::Lost.of(&job.from.join(name)));
+    }
+    // The original comes from the manifest, so copying does not check the packed one.
+    if let Some(checksum) = manifest.copied.get(CONFIG) {
+        check_copied(&job.from.join(CONFIG), checksum)?;
     }
     let _claim = claim_plain(job.to, &content)?;
     let mut report = Report::default();

@@ -7,11 +7,12 @@ mod common;
 
 use std::{
     fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
-use buddy_codec::samples::Noise;
-use buddy_model::{Error, Job, pack, unpack, verify, verify_shards};
+use buddy_codec::{Tight, samples::Noise};
+use buddy_model::{Error, Job, Progress, Report, pack, pack_tight, unpack, verify, verify_shards};
 use common::{files, normal, write};
 use safetensors::Dtype;
 use tempfile::TempDir;
@@ -24,6 +25,12 @@ fn go(from: &Path, to: &Path) -> Result<(), Error> {
     unpack(&Job { from, to, verify: false }, &|_| ()).map(drop)
 }
 
+/// Packs with one of the layouts.
+type Pack = fn(&Job<'_>, Progress<'_>) -> Result<Report, Error>;
+
+/// The layouts by name, and the columns of a matrix of 64 rows that it makes smaller.
+const LAYOUTS: [(&str, Pack, usize); 2] = [("frozen", pack, 64), ("tight", pack_tight, 128)];
+
 /// A small model of two shards and its packed folder.
 struct Model {
     dir: TempDir,
@@ -31,15 +38,24 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
+        Self::packed(pack, 64)
+    }
+
+    fn packed(pack: Pack, columns: usize) -> Self {
         let model = Self { dir: tempfile::tempdir().unwrap() };
         let plain = model.path("plain");
         fs::create_dir(&plain).unwrap();
-        let w = |seed| ("w", Dtype::BF16, &[64usize, 64][..], normal(64 * 64, 0.02, seed));
-        write(&plain.join("a.safetensors"), &[w(1), ("v", Dtype::BF16, &[64, 64], normal(64 * 64, 0.02, 2))]);
-        write(&plain.join("b.safetensors"), &[w(3), ("b", Dtype::U8, &[5], vec![1; 5])]);
+        let shape = [64, columns];
+        let matrix = |name, seed| (name, Dtype::BF16, &shape[..], normal(64 * columns, 0.02, seed));
+        write(&plain.join("a.safetensors"), &[matrix("w", 1), matrix("v", 2)]);
+        write(&plain.join("b.safetensors"), &[matrix("w", 3), ("b", Dtype::U8, &[5], vec![1; 5])]);
         fs::write(plain.join("config.json"), "{\"vocab_size\": 40}").unwrap();
         fs::write(plain.join("tokenizer.json"), "{\"a\": 1}").unwrap();
         pack(&Job { from: &plain, to: &model.path("packed"), verify: true }, &|_| ()).unwrap();
+        let shard = fs::read(model.path("packed/a.safetensors")).unwrap();
+        let matrix =
+            safetensors::SafeTensors::deserialize(&shard).unwrap().tensor("w").unwrap().data().to_vec();
+        assert_eq!(Tight::open(&matrix).is_ok(), columns == 128, "the layout");
         model
     }
 
@@ -91,83 +107,118 @@ fn spoil(bytes: &mut Vec<u8>, noise: &mut Noise) -> String {
 }
 
 #[test]
-fn changed_folders_are_refused_or_give_the_original() {
+fn changed_folders_are_refused() {
     let (count, seed) = (setting("BUDDY_DAMAGE", 300), setting("BUDDY_DAMAGE_SEED", 1));
-    let model = Model::new();
-    let packed = files(&model.path("packed"));
-    let names: Vec<&String> = packed.keys().collect();
-    let (mut accepted, mut same) = (0, 0);
-    for number in 0..count {
-        let mut noise = Noise(seed.wrapping_mul(1 << 32) + 2 * number + 1);
-        let changed = model.copy();
-        let name = names[noise.next() as usize % names.len()];
-        let other = names[noise.next() as usize % names.len()];
-        let about = match noise.next() % 16 {
-            0 => {
-                fs::remove_file(changed.join(name)).unwrap();
-                format!("without {name}")
-            }
-            1 => {
-                fs::copy(model.path("packed").join(other), changed.join(name)).unwrap();
-                format!("{name} replaced by {other}")
-            }
-            2 => {
-                fs::copy(changed.join(name), changed.join("c.safetensors")).unwrap();
-                format!("{name} twice")
-            }
-            _ => {
-                let mut bytes = packed[name].clone();
-                let about = spoil(&mut bytes, &mut noise);
-                fs::write(changed.join(name), bytes).unwrap();
-                format!("{name}: {about}")
-            }
-        };
-        same += u64::from(files(&changed) == packed);
-        accepted += u64::from(model.accepts(&changed, &format!("{number} of seed {seed}: {about}")));
+    for (layout, pack, columns) in LAYOUTS {
+        let model = Model::packed(pack, columns);
+        let packed = files(&model.path("packed"));
+        let names: Vec<&String> = packed.keys().collect();
+        let mut unchanged = 0;
+        for number in 0..count {
+            let mut noise = Noise(seed.wrapping_mul(1 << 32) + 2 * number + 1);
+            let changed = model.copy();
+            let name = names[noise.next() as usize % names.len()];
+            let other = names[noise.next() as usize % names.len()];
+            let about = match noise.next() % 16 {
+                0 => {
+                    fs::remove_file(changed.join(name)).unwrap();
+                    format!("without {name}")
+                }
+                1 => {
+                    fs::copy(model.path("packed").join(other), changed.join(name)).unwrap();
+                    format!("{name} replaced by {other}")
+                }
+                2 => {
+                    fs::copy(changed.join(name), changed.join("c.safetensors")).unwrap();
+                    format!("{name} twice")
+                }
+                _ => {
+                    let mut bytes = packed[name].clone();
+                    let about = spoil(&mut bytes, &mut noise);
+                    fs::write(changed.join(name), bytes).unwrap();
+                    format!("{name}: {about}")
+                }
+            };
+            let same = files(&changed) == packed;
+            let accepted = model.accepts(&changed, &format!("{number} of seed {seed}: {about}"));
+            assert_eq!(accepted, same, "{layout}, {number} of seed {seed}: {about}");
+            unchanged += u64::from(same);
+        }
+        println!("{count} {layout} folders: {} refused, {unchanged} unchanged", count - unchanged);
+        assert!(unchanged * 10 < count, "only {} folders were changed", count - unchanged);
     }
-    println!("{count} changed folders: {accepted} accepted with the original bytes, {same} were unchanged");
-    // A changed `config.json` of the packed folder is not in the result.
-    assert!(accepted * 3 < count, "{accepted} of {count} were accepted");
 }
 
 #[test]
 fn changed_files_are_refused() {
     let (count, seed) = (setting("BUDDY_DAMAGE", 300), setting("BUDDY_DAMAGE_SEED", 1));
-    let model = Model::new();
-    let (changed, out) = (model.path("changed.safetensors"), model.path("out.safetensors"));
-    let (packed, plain) =
-        ["packed", "plain"].map(|name| fs::read(model.path(name).join("a.safetensors")).unwrap()).into();
-    let mut accepted = 0;
-    for number in 0..count {
-        let mut bytes = packed.clone();
-        let about = spoil(&mut bytes, &mut Noise(seed.wrapping_mul(1 << 32) + 2 * number + 1));
-        fs::write(&changed, &bytes).unwrap();
-        if go(&changed, &out).is_ok() {
-            assert_eq!(fs::read(&out).unwrap(), plain, "{number} of seed {seed}: {about}");
-            assert_eq!(bytes, packed, "{number} of seed {seed}: {about}");
-            accepted += 1;
+    for (layout, pack, columns) in LAYOUTS {
+        let model = Model::packed(pack, columns);
+        let (changed, out) = (model.path("changed.safetensors"), model.path("out.safetensors"));
+        let (packed, plain) =
+            ["packed", "plain"].map(|name| fs::read(model.path(name).join("a.safetensors")).unwrap()).into();
+        let mut unchanged = 0;
+        for number in 0..count {
+            let mut bytes = packed.clone();
+            let about = spoil(&mut bytes, &mut Noise(seed.wrapping_mul(1 << 32) + 2 * number + 1));
+            fs::write(&changed, &bytes).unwrap();
+            let (accepted, same) = (go(&changed, &out).is_ok(), bytes == packed);
+            assert_eq!(accepted, same, "{layout}, {number} of seed {seed}: {about}");
+            assert!(!accepted || fs::read(&out).unwrap() == plain, "{layout}, {number}: {about}");
+            unchanged += u64::from(same);
         }
+        println!("{count} {layout} files: {} refused, {unchanged} unchanged", count - unchanged);
     }
-    println!("{count} changed files: {accepted} accepted, all unchanged");
 }
 
 #[test]
 fn every_single_bit_flip_of_a_packed_file_is_refused() {
-    let model = Model::new();
-    for name in ["a.safetensors", "b.safetensors", "buddy.json"] {
-        let bytes = fs::read(model.path("packed").join(name)).unwrap();
-        let changed = model.copy();
-        // 60 bits spread over the file, and more of its first bytes.
-        let step = bytes.len() / 60;
-        for at in (0..bytes.len()).filter(|at| at % step == 0 || (*at < 400 && at % 7 == 0)) {
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 1 << (at % 8);
-            fs::write(changed.join(name), flipped).unwrap();
-            let found = verify(&changed, &|_| ());
-            assert!(found.is_err(), "byte {at} of {name} gives {found:?}");
-            assert!(!model.accepts(&changed, name), "byte {at} of {name} unpacks");
-            let shards = ["a.safetensors", "b.safetensors"].map(|name| changed.join(name));
-            assert!(verify_shards(&shards, &|_| ()).is_err(), "byte {at} of {name} loads");
+    for (layout, pack, columns) in LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let [plain, packed, out] =
+            ["plain", "packed", "out"].map(|name| dir.path().join(format!("{name}.safetensors")));
+        let shape = [64, columns];
+        let matrix = ("w", Dtype::BF16, &shape[..], normal(64 * columns, 0.02, 1));
+        write(&plain, &[matrix, ("b", Dtype::U8, &[5], vec![1; 5])]);
+        pack(&Job { from: &plain, to: &packed, verify: true }, &|_| ()).unwrap();
+        let (bytes, file) =
+            (fs::read(&packed).unwrap(), fs::File::options().write(true).open(&packed).unwrap());
+        for bit in 0..8 * bytes.len() {
+            let at = bit / 8;
+            file.write_all_at(&[bytes[at] ^ 1 << (bit % 8)], at as u64).unwrap();
+            let found = verify(&packed, &|_| ());
+            assert!(found.is_err(), "bit {bit} of a {layout} file gives {found:?}");
+            if at % 16 == bit % 8 {
+                assert!(verify_shards(std::slice::from_ref(&packed), &|_| ()).is_err(), "bit {bit} loads");
+                assert!(go(&packed, &out).is_err(), "bit {bit} unpacks");
+            }
+            file.write_all_at(&bytes[at..=at], at as u64).unwrap();
+        }
+        println!("{} bits of a {layout} file", 8 * bytes.len());
+        go(&packed, &out).unwrap();
+        assert_eq!(fs::read(&out).unwrap(), fs::read(&plain).unwrap());
+    }
+}
+
+#[test]
+fn single_bit_flips_of_any_file_of_a_packed_folder_are_refused() {
+    for (layout, pack, columns) in LAYOUTS {
+        let model = Model::packed(pack, columns);
+        for (name, bytes) in files(&model.path("packed")) {
+            let changed = model.copy();
+            let step = (bytes.len() / 60).max(1);
+            for at in (0..bytes.len()).step_by(step) {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << (at % 8);
+                fs::write(changed.join(&name), flipped).unwrap();
+                let found = verify(&changed, &|_| ());
+                assert!(found.is_err(), "byte {at} of {name} ({layout}) gives {found:?}");
+                assert!(!model.accepts(&changed, &name), "byte {at} of {name} unpacks");
+                // Loaders read the configuration and the shards.
+                let shards = ["a.safetensors", "b.safetensors"].map(|name| changed.join(name));
+                let loads = verify_shards(&shards, &|_| ()).is_ok();
+                assert_eq!(loads, name == "tokenizer.json", "byte {at} of {name} loads");
+            }
         }
     }
 }

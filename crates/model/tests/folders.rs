@@ -10,11 +10,14 @@ use std::{
         fs::{PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
+    time::{Duration, UNIX_EPOCH},
 };
 
-use buddy_model::{Error, Job, Report, pack, unpack, verify};
+use buddy_model::{Error, Job, Progress, Report, pack, pack_tight, unpack, verify};
 use common::{files, normal, write};
 use safetensors::Dtype;
+
+type Pack = fn(&Job<'_>, Progress<'_>) -> Result<Report, Error>;
 
 fn job(from: &Path, to: &Path) -> Result<Report, Error> {
     pack(&Job { from, to, verify: false }, &|_| ())
@@ -22,8 +25,12 @@ fn job(from: &Path, to: &Path) -> Result<Report, Error> {
 
 /// A folder with one shard of one matrix.
 fn model(folder: &Path, columns: usize) {
+    model_of(folder, columns, 1);
+}
+
+fn model_of(folder: &Path, columns: usize, seed: u64) {
     fs::create_dir_all(folder).unwrap();
-    let values = normal(64 * columns, 0.02, 1);
+    let values = normal(64 * columns, 0.02, seed);
     write(&folder.join("model.safetensors"), &[("w", Dtype::BF16, &[64, columns], values)]);
     fs::write(folder.join("config.json"), "{}").unwrap();
 }
@@ -108,6 +115,55 @@ fn two_models_in_one_folder_are_refused() {
     unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ()).unwrap();
     let again = unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ());
     assert!(again.is_ok(), "the same model may be unpacked again: {again:?}");
+}
+
+#[test]
+fn a_model_of_equal_shapes_and_times_is_packed_anew() {
+    let (dir, plain, packed, back) = paths();
+    let second = dir.path().join("second");
+    model_of(&second, 64, 2);
+    for folder in [&plain, &second] {
+        let shard = fs::File::options().write(true).open(folder.join("model.safetensors")).unwrap();
+        shard.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+    }
+    job(&plain, &packed).unwrap();
+    assert_eq!(job(&plain, &packed).unwrap().resumed, 1, "an unchanged file is not packed again");
+    let report = job(&second, &packed).unwrap();
+    assert_eq!((report.files, report.resumed), (1, 0), "another file was taken for the packed one");
+    unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ()).unwrap();
+    assert_eq!(files(&back), files(&second));
+}
+
+#[test]
+fn a_folder_gets_the_layout_of_the_last_run() {
+    let (dir, plain, packed, _) = paths();
+    model(&plain, 128);
+    let (layouts, other): ([Pack; 2], _) = ([pack, pack_tight], dir.path().join("other"));
+    for (first, second) in [(0, 1), (1, 0)] {
+        for folder in [&packed, &other] {
+            let _ = fs::remove_dir_all(folder);
+        }
+        let go = |layout: usize, to: &Path| {
+            layouts[layout](&Job { from: &plain, to, verify: false }, &|_| ()).unwrap()
+        };
+        go(first, &packed);
+        assert_eq!(go(first, &packed).resumed, 1);
+        assert_eq!(go(second, &packed).resumed, 0, "the other layout stays");
+        go(second, &other);
+        assert_eq!(files(&packed), files(&other), "{first} then {second}");
+    }
+}
+
+#[test]
+fn a_shard_without_matrices_has_every_layout() {
+    let (_dir, plain, packed, _) = paths();
+    model(&plain, 128);
+    write(&plain.join("norms.safetensors"), &[("n", Dtype::BF16, &[64], normal(64, 1.0, 2))]);
+    let tight = || pack_tight(&Job { from: &plain, to: &packed, verify: false }, &|_| ()).unwrap();
+    tight();
+    assert_eq!(job(&plain, &packed).unwrap().resumed, 1);
+    assert_eq!(tight().resumed, 1);
+    assert_eq!(tight().resumed, 2);
 }
 
 #[test]
