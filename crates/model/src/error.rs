@@ -76,6 +76,9 @@ pub enum Error {
     /// A packed folder that is not complete.
     #[error("packing did not finish here; run `buddy pack` on the original with this --out, which continues")]
     Unfinished,
+    /// A plain folder that is not complete.
+    #[error("unpacking did not finish here; run `buddy unpack` on the packed model with this --out again")]
+    HalfUnpacked,
     /// A file that is listed but missing.
     #[error("buddy.json lists this file, but it is missing; copy it again, or pack the original again")]
     Lost,

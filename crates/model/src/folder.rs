@@ -13,7 +13,7 @@ use crate::{
     Error, Plan, Progress, Sizes,
     check::{PackedFolder, check_copied},
     checksum::{self, Summing},
-    content::{Content, claim_packed, claim_plain, is_safetensors},
+    content::{Content, Unfinished, claim_packed, claim_plain, is_safetensors},
     file::{Opened, pack_one, unpack_one, verify_file, whole},
     header::{Plain, signature},
     manifest::{CONFIG, Manifest, Origin, Shard, packed_config},
@@ -154,7 +154,7 @@ fn verify(job: &Job<'_>, plain: &Path, packed: &Path, progress: Progress<'_>) ->
     if job.verify { verify_file(plain, packed, progress) } else { Ok(()) }
 }
 
-/// Unpacks a model: restores every file.
+/// Unpacks a model: restores every file. A folder holds `buddy.unfinished` until all are there.
 ///
 /// # Errors
 /// [`Error::NotPacked`], [`Error::Unfinished`], [`Error::Lost`] or [`Error::Damaged`] for a folder
@@ -177,6 +177,7 @@ pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
         check_copied(&job.from.join(CONFIG), checksum)?;
     }
     let _claim = claim_plain(job.to, &content)?;
+    let unfinished = Unfinished::begin(job.to)?;
     let mut report = Report::default();
     for name in &content.shards {
         let (sizes, checked) = unpack_one(&job.from.join(name), &job.to.join(name), progress)?;
@@ -194,6 +195,7 @@ pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     if let Some(text) = manifest.config {
         write_text(&job.from.join(CONFIG), &job.to.join(CONFIG), &text)?;
     }
+    unfinished.end()?;
     Ok(Report { left_out: content.folders, ..report })
 }
 

@@ -167,6 +167,29 @@ fn a_shard_without_matrices_has_every_layout() {
 }
 
 #[test]
+fn a_folder_that_was_not_unpacked_to_the_end_is_refused() {
+    let (dir, plain, packed, back) = paths();
+    write(&plain.join("z.safetensors"), &[("n", Dtype::BF16, &[64, 64], normal(64 * 64, 1.0, 2))]);
+    fs::remove_file(plain.join("config.json")).unwrap();
+    job(&plain, &packed).unwrap();
+    let whole = fs::read(packed.join("z.safetensors")).unwrap();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(packed.join("z.safetensors"), damaged).unwrap();
+    let unpack = || unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ());
+    assert!(unpack().unwrap_err().to_string().contains("z.safetensors"));
+    assert!(back.join("model.safetensors").exists(), "one file was there before the damage was found");
+    for refused in [job(&back, &dir.path().join("again")), job(&plain, &back)] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("unpacking did not finish here"), "{refused}");
+    }
+    fs::write(packed.join("z.safetensors"), whole).unwrap();
+    unpack().unwrap();
+    assert_eq!(files(&back), files(&plain));
+    job(&back, &dir.path().join("again")).unwrap();
+}
+
+#[test]
 fn leftovers_of_a_killed_run_are_removed_and_those_of_a_running_one_stay() {
     let (_dir, plain, packed, _) = paths();
     fs::create_dir(&packed).unwrap();

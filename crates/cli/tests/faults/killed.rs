@@ -2,6 +2,7 @@
 //! would. `BUDDY_KILLS` sets the most calls of a kind that are tried.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs,
     os::unix::process::ExitStatusExt,
@@ -121,8 +122,12 @@ fn model(dir: &Path) {
 
 #[test]
 fn a_killed_pack_leaves_a_folder_that_is_refused_or_whole_and_continues() {
-    let args = ["pack", "plain", "--out", "packed"];
-    kill_at_each_call(20, &model, &args, &|dir, about| {
+    kill_pack(20, &["pack", "plain", "--out", "packed"]);
+    kill_pack(8, &["pack", "plain", "--out", "packed", "--tight"]);
+}
+
+fn kill_pack(most: u64, args: &[&str]) {
+    kill_at_each_call(most, &model, args, &|dir, about| {
         let plain = files(&dir.join("plain"));
         let whole = succeeds(dir, &["unpack", "packed", "--out", "first"]);
         assert_eq!(succeeds(dir, &["verify", "packed"]), whole, "{about}");
@@ -132,7 +137,7 @@ fn a_killed_pack_leaves_a_folder_that_is_refused_or_whole_and_continues() {
             let said = String::from_utf8(run(dir, &["unpack", "packed", "--out", "first"]).stderr).unwrap();
             assert!(said.contains("packing did not finish here; run `buddy pack`"), "{about}: {said}");
         }
-        good(dir, &args);
+        good(dir, args);
         good(dir, &["verify", "packed"]);
         assert_eq!(files(&dir.join("packed")).len(), plain.len() + 1, "{about}: leftovers");
         good(dir, &["unpack", "packed", "--out", "second"]);
@@ -141,25 +146,45 @@ fn a_killed_pack_leaves_a_folder_that_is_refused_or_whole_and_continues() {
 }
 
 #[test]
-fn a_killed_unpack_leaves_whole_files_and_the_configuration_last() {
+fn a_killed_unpack_leaves_whole_files_and_a_mark_that_some_are_missing() {
+    kill_unpack(20, &["pack", "plain", "--out", "packed"], true);
+    // Nothing else tells that a model without a configuration lacks a shard.
+    kill_unpack(8, &["pack", "plain", "--out", "packed", "--tight"], false);
+}
+
+fn kill_unpack(most: u64, pack: &[&str], configured: bool) {
     let made = TempDir::new().unwrap();
     model(made.path());
-    good(made.path(), &["pack", "plain", "--out", "packed"]);
+    if !configured {
+        fs::remove_file(made.path().join("plain/config.json")).unwrap();
+    }
+    good(made.path(), pack);
     let (plain, packed) = (files(&made.path().join("plain")), files(&made.path().join("packed")));
     let prepare = |dir: &Path| {
         fs::create_dir(dir.join("packed")).unwrap();
         packed.iter().for_each(|(name, bytes)| fs::write(dir.join("packed").join(name), bytes).unwrap());
     };
     let args = ["unpack", "packed", "--out", "back"];
-    kill_at_each_call(20, &prepare, &args, &|dir, about| {
+    let (marked, used) = (Cell::new(0), Cell::new(0));
+    kill_at_each_call(most, &prepare, &args, &|dir, about| {
+        used.set(used.get() + 1);
         let mut left = files(&dir.join("back"));
         left.retain(|name, _| name.extension().is_none_or(|extension| extension != "part"));
+        if left.remove(Path::new("buddy.unfinished")).is_some() {
+            let said = String::from_utf8(run(dir, &["pack", "back", "--out", "again"]).stderr).unwrap();
+            assert!(said.contains("unpacking did not finish here; run `buddy unpack`"), "{about}: {said}");
+            marked.set(marked.get() + 1);
+        } else {
+            assert!(left.is_empty() || left == plain, "{about}: looks complete");
+        }
         assert!(left.iter().all(|(name, bytes)| plain[name] == *bytes), "{about}: a partial file");
         // Transformers opens no folder without a configuration.
-        assert!(!left.contains_key(Path::new("config.json")) || left == plain, "{about}: looks complete");
+        let config = left.contains_key(Path::new("config.json"));
+        assert!(!config || left == plain, "{about}: a configuration without all files");
         good(dir, &args);
         assert_eq!(files(&dir.join("back")), plain, "{about}");
     });
+    assert!(marked.get() > 3 || used.get() == 0, "{} of {} are marked", marked.get(), used.get());
 }
 
 #[test]
