@@ -81,6 +81,9 @@ def test_other_devices_dtypes_and_lengths_are_an_error():
         run(data=packed.data.view(torch.int32))
     with pytest.raises(ValueError, match="cannot hold"):
         torch.ops.buddy.unpack(packed.data, packed.codec, "4/3x", 2, [480, 128], torch.bfloat16)
+    empty = pack(torch.zeros(3, 0), codec="fp32", target="1x", sectors=0)
+    with pytest.raises(ValueError, match="not negative"):
+        torch.ops.buddy.unpack(empty.data, "fp32", "1x", 0, [-1], torch.float32)
 
 
 def wrong_states():

@@ -32,6 +32,7 @@ mod watch;
 mod workload;
 
 pub use display::width;
+pub use threads::start as start_threads;
 
 use std::{
     ffi::OsString,

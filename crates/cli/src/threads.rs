@@ -8,8 +8,8 @@ use std::{
 use crate::say;
 
 /// Makes rayon use as many threads as the system lets start: its own pool panics if one of them
-/// cannot.
-pub(crate) fn start() {
+/// cannot. Only the first call in a process has an effect.
+pub fn start() {
     let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok()).filter(|&n| n > 0);
     let wanted = asked.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
     let started = startable(wanted);

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use crate::{
     device::{Device, Range, bytes, gpu, on_gpu},
     error,
+    threads::detach,
 };
 
 /// Runs the command `buddy` (`arguments[0]` is its name) and returns its exit code.
@@ -29,7 +30,7 @@ pub(crate) fn analyze_files(
     threshold: f64,
 ) -> PyResult<String> {
     let dtype = dtype.map(str::parse::<Dtype>).transpose().map_err(error::value)?;
-    py.detach(|| {
+    detach(py, || {
         let (mut arrays, mut skipped) = (Vec::new(), Vec::new());
         for path in &paths {
             let (files, left) = array_files_and_left(path).map_err(error::value)?;
@@ -59,7 +60,7 @@ pub(crate) fn analyze_memory(
         Ok(("memory".to_owned(), array))
     };
     let arrays = arrays.into_iter().map(array).collect::<PyResult<Vec<_>>>()?;
-    Ok(py.detach(|| analyze(&arrays, Vec::new(), threshold)))
+    Ok(detach(py, || analyze(&arrays, Vec::new(), threshold)))
 }
 
 fn analyze(arrays: &[(String, Array)], skipped: Vec<Skipped>, threshold: f64) -> String {
@@ -117,7 +118,7 @@ pub(crate) fn survey(
         None => {
             let memory: Vec<&[u8]> = spans.iter().map(|&(span, ..)| bytes(span)).collect();
             let count = |(memory, codec): (&&[u8], &Codec)| buddy_profile::histogram(memory, codec);
-            py.detach(|| memory.iter().zip(&codecs).map(count).collect())
+            detach(py, || memory.iter().zip(&codecs).map(count).collect())
         }
     };
     Ok(found.iter().map(|found| (found.classes, found.optimistic_bytes)).collect())

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::{
     device::{Device, Number, Range, gpu, numbers, numbers_mut, on_gpu},
     error,
+    threads::detach,
 };
 
 /// Where a matrix lies.
@@ -51,11 +52,11 @@ impl CsrPacked {
         let packed = match value_bytes {
             4 => {
                 let values = numbers::<f32>(values)?;
-                py.detach(|| Csr::pack(columns, starts, indices, values))
+                detach(py, || Csr::pack(columns, starts, indices, values))
             }
             _ => {
                 let values = numbers::<f64>(values)?;
-                py.detach(|| Csr::pack(columns, starts, indices, values))
+                detach(py, || Csr::pack(columns, starts, indices, values))
             }
         };
         Ok(Self::of(packed.map_err(error::value)?))
@@ -130,12 +131,12 @@ fn multiply<V: Real + Number>(
     columns: u32,
 ) -> PyResult<()> {
     let (x, y) = (numbers::<V>(x)?, numbers_mut::<V>(y)?);
-    py.detach(|| matrix.multiply(x, y, columns as usize)).map_err(error::value)
+    detach(py, || matrix.multiply(x, y, columns as usize)).map_err(error::value)
 }
 
 fn multiply_transposed<V: Real + Number>(py: Python<'_>, matrix: &Csr, x: Range, y: Range) -> PyResult<()> {
     let (x, y) = (numbers::<V>(x)?, numbers_mut::<V>(y)?);
-    py.detach(|| matrix.multiply_transposed(x, y)).map_err(error::value)
+    detach(py, || matrix.multiply_transposed(x, y)).map_err(error::value)
 }
 
 fn unpack<V: Real + Number>(
@@ -146,7 +147,7 @@ fn unpack<V: Real + Number>(
     values: Range,
 ) -> PyResult<()> {
     let to = (numbers_mut::<u64>(starts)?, numbers_mut::<u32>(indices)?, numbers_mut::<V>(values)?);
-    let from = py.detach(|| matrix.unpack::<V>()).map_err(error::value)?;
+    let from = detach(py, || matrix.unpack::<V>()).map_err(error::value)?;
     if (to.0.len(), to.1.len(), to.2.len()) != (from.0.len(), from.1.len(), from.2.len()) {
         return Err(error::value("arrays of the matrix's size are needed"));
     }

@@ -20,6 +20,7 @@ mod model;
 mod norm;
 mod packing;
 mod pages;
+mod threads;
 
 use pyo3::prelude::*;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use buddy_model::{Checked, Job, Report};
 use pyo3::prelude::*;
 
-use crate::error;
+use crate::{error, threads::detach};
 
 /// Plain bytes, packed bytes, files processed, files already present.
 type Summary = (u64, u64, usize, usize);
@@ -26,23 +26,23 @@ fn verified(checked: Result<Checked, buddy_model::Error>) -> PyResult<Verified> 
 /// Packs a safetensors file or a folder of them.
 #[pyfunction]
 pub(crate) fn pack_model(py: Python<'_>, from: PathBuf, to: PathBuf, verify: bool) -> PyResult<Summary> {
-    py.detach(|| summary(buddy_model::pack(&Job { from: &from, to: &to, verify }, &|_| ())))
+    detach(py, || summary(buddy_model::pack(&Job { from: &from, to: &to, verify }, &|_| ())))
 }
 
 /// Restores the original files.
 #[pyfunction]
 pub(crate) fn unpack_model(py: Python<'_>, from: PathBuf, to: PathBuf) -> PyResult<Summary> {
-    py.detach(|| summary(buddy_model::unpack(&Job { from: &from, to: &to, verify: false }, &|_| ())))
+    detach(py, || summary(buddy_model::unpack(&Job { from: &from, to: &to, verify: false }, &|_| ())))
 }
 
 /// Checks a packed file or folder against its checksums.
 #[pyfunction]
 pub(crate) fn verify_model(py: Python<'_>, path: PathBuf) -> PyResult<Verified> {
-    py.detach(|| verified(buddy_model::verify(&path, &|_| ())))
+    detach(py, || verified(buddy_model::verify(&path, &|_| ())))
 }
 
 /// Checks the packed files that a loader reads, and whether their folder is complete.
 #[pyfunction]
 pub(crate) fn verify_shards(py: Python<'_>, files: Vec<PathBuf>) -> PyResult<Verified> {
-    py.detach(|| verified(buddy_model::verify_shards(&files, &|_| ())))
+    detach(py, || verified(buddy_model::verify_shards(&files, &|_| ())))
 }

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::{
     device::{Device, Range, bytes, bytes_mut, gpu, on_gpu},
     error,
+    threads::detach,
 };
 
 /// Codec with its parameters (`bf16:112`), target (`4/3x`), and entries per matrix row (0 if not a
@@ -51,7 +52,7 @@ pub(crate) fn parse_header(header: Range) -> PyResult<(String, &'static str, u32
 #[pyfunction]
 pub(crate) fn check_packed(py: Python<'_>, packed: Range) -> PyResult<bool> {
     let packed = bytes(packed);
-    py.detach(|| Frozen::open(packed).and_then(|frozen| frozen.check())).map_err(error::value)
+    detach(py, || Frozen::open(packed).and_then(|frozen| frozen.check())).map_err(error::value)
 }
 
 /// Parses the first 128 bytes of a tight matrix: entries per row, bytes of the plain matrix, and bytes
@@ -111,7 +112,7 @@ pub(crate) fn pack(
         return packed.map(|()| None).map_err(error::gpu);
     }
     let (from, to, overflow) = (bytes(from), bytes_mut(to), bytes_mut(overflow));
-    py.detach(|| pack_on_cpu((&codec, target, row), from, to, overflow)).map(Some)
+    detach(py, || pack_on_cpu((&codec, target, row), from, to, overflow)).map(Some)
 }
 
 /// Opens a buffer for `data_bytes` of data on a GPU.
@@ -175,7 +176,7 @@ pub(crate) fn unpack(
         return buffer.and_then(|buffer| buffer.read(&stream, 0, on_gpu(to))).map_err(error::gpu);
     }
     let (from, to, overflow) = (bytes(from), bytes_mut(to), bytes(overflow));
-    py.detach(|| unpack_on_cpu((codec, target, row), from, to, overflow))
+    detach(py, || unpack_on_cpu((codec, target, row), from, to, overflow))
 }
 
 pub(crate) fn unpack_on_cpu(

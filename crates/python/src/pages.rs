@@ -9,6 +9,7 @@ use crate::{
     device::{Device, Range, bytes, bytes_mut, gpu, on_gpu},
     error,
     packing::{Format, open, pack_on_cpu, parse, unpack_on_cpu},
+    threads::detach,
 };
 
 /// Bytes of a page, of a slot, and of the frozen buffer that a slot begins with.
@@ -59,7 +60,7 @@ pub(crate) fn pack_pages(
             })
             .map_err(error::gpu);
     }
-    py.detach(|| {
+    detach(py, || {
         pairs.try_for_each(|(page, slot)| {
             pack_on_cpu((&codec, target, row), bytes(page), bytes_mut(slot), &mut []).map(drop)
         })
@@ -91,7 +92,7 @@ pub(crate) fn unpack_pages(
             .map(|()| Vec::new())
             .map_err(error::gpu);
     }
-    Ok(py.detach(|| damaged(&how, pairs)))
+    Ok(detach(py, || damaged(&how, pairs)))
 }
 
 /// Unpacks on the CPU and returns the indices of the slots that cannot be unpacked.

@@ -149,6 +149,8 @@ def _pack(data, codec, target, row, sectors):
 def _unpack(packed, codec, target, row, size, dtype):
     numel = 1
     for one in size:
+        if one < 0:
+            raise ValueError(f"a shape of {list(size)}; sizes are not negative")
         numel *= one
     check_packed(packed, target, row, numel * dtype.itemsize)
     whole = torch.empty(padded_bytes(numel * dtype.itemsize), dtype=torch.uint8, device=packed.device)
