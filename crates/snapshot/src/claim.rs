@@ -9,7 +9,6 @@ use crate::Error;
 
 /// A folder locked by this process; other processes that claim it are refused meanwhile. The lock
 /// is the system's, on the folder itself: no lock file is left after a crash.
-/// after a crash.
 #[derive(Debug)]
 #[must_use = "the folder is free again when this is dropped"]
 pub struct Claim(#[expect(dead_code, reason = "held for its lock")] File);

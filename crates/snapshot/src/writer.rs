@@ -11,7 +11,8 @@ use buddy_record::{RunInfo, SnapshotInfo};
 use crate::{Claim, Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
 
 /// A run being written. The directory holds a complete run after every snapshot, so that an
-/// interruption loses only later snapshots.
+/// interruption loses only later snapshots. Before the first one `run.json` lists none, which readers
+/// refuse; without it they would take a snapshot for a dump.
 #[derive(Debug)]
 pub struct RunWriter {
     dir: PathBuf,
@@ -33,7 +34,9 @@ impl RunWriter {
         if fs::read_dir(dir).map_err(|error| Error::Io(error).at(dir.display()))?.next().is_some() {
             return Err(Error::NotEmpty.at(dir.display()));
         }
-        Ok(Self { dir: dir.to_owned(), info, _claim: claim })
+        let writer = Self { dir: dir.to_owned(), info, _claim: claim };
+        writer.describe()?;
+        Ok(writer)
     }
 
     /// Writes one snapshot: the bytes of every allocation, in the order of the run.
@@ -53,6 +56,11 @@ impl RunWriter {
         let header = safetensors::Header::of(&tensors)?;
         write_atomic(&self.dir.join(&file), |out| header.write(out, &tensors))?;
         self.info.snapshots.push(SnapshotInfo { step, label: String::new(), file: Some(file) });
+        self.describe()
+    }
+
+    /// Writes `run.json`.
+    fn describe(&self) -> Result<(), Error> {
         let json = serde_json::to_string_pretty(&self.info)
             .map_err(|error| Error::format(RUN_FILE, error.to_string()))?;
         write_atomic(&self.dir.join(RUN_FILE), |out| writeln!(out, "{json}"))

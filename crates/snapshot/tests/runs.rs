@@ -34,6 +34,19 @@ fn write(dir: &Path) {
     writer.write(20, &[&[4; 5], &[5; 24], &[6; 6]]).unwrap();
 }
 
+#[test]
+fn a_run_that_ended_before_its_description_of_a_snapshot_is_not_read_as_dumps() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = RunWriter::create(dir.path(), info(), 2).unwrap();
+    assert!(refuse(dir.path()).contains("snapshot"), "{}", refuse(dir.path()));
+    let before = fs::read(dir.path().join("run.json")).unwrap();
+    writer.write(10, &[&[1; 5], &[2; 24], &[3; 6]]).unwrap();
+    assert!(Run::open(dir.path()).is_ok());
+    // Killed between the snapshot and its description.
+    fs::write(dir.path().join("run.json"), before).unwrap();
+    assert!(refuse(dir.path()).contains("snapshot"), "{}", refuse(dir.path()));
+}
+
 fn refuse(dir: &Path) -> String {
     let message = Run::open(dir).expect_err("this must be refused").to_string();
     assert!(!message.contains('\n'), "{message}");
