@@ -38,6 +38,20 @@ fn tensors_of_gguf_lie_beside_one_another() {
 }
 
 #[test]
+fn two_tensors_of_gguf_with_one_name_are_refused() {
+    let mut file = gguf(2, 8, 0);
+    // The second name becomes that of the first, and its bytes follow those of the first.
+    let record = 8 + 8 + 4 + 8 + 4 + 8;
+    let second = 24 + record;
+    file[second + 8..second + 16].fill(0);
+    file[second + record - 8..second + record].copy_from_slice(&32u64.to_le_bytes());
+    let found = why(Format::Gguf, file.clone());
+    assert!(found.contains("twice"), "{found}");
+    file[second + 8] = 1;
+    assert_eq!(read_memory(Format::Gguf, "x", file, None).unwrap().len(), 2, "with another name");
+}
+
+#[test]
 fn blocks_of_gguf_that_wrap_around_are_refused() {
     // 2^64 - 32 elements in blocks of 32 that take 36 bytes.
     assert!(why(Format::Gguf, gguf(1, u64::MAX - 31, 9)).contains("absurd"));
@@ -67,6 +81,23 @@ fn a_tensor_whose_name_has_no_end_is_refused() {
     let arrays = read_memory(Format::Torch, "x", torch(nested(tensor, 3)), None).unwrap();
     assert_eq!((arrays[0].name.as_str(), &arrays[0].shape[..]), ("0.0.0", &[16][..]));
     assert!(why(Format::Torch, torch(nested(tensor, 100_000))).contains("more than 4096 bytes"));
+}
+
+#[test]
+fn a_storage_of_pytorch_that_is_shorter_than_its_tensor_is_refused() {
+    let tensor = |storage: u8, elements: u8| {
+        let mut code = b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000\
+            X\x03\x00\x00\x00cpuK"
+            .to_vec();
+        code.extend([storage, b't', b'Q', b'K', 0, b'K', elements, 0x85, b'K', 1, 0x85, b't', b'R']);
+        torch(nested(&code, 1))
+    };
+    // The file holds 64 bytes: sixteen numbers.
+    assert_eq!(read_memory(Format::Torch, "x", tensor(16, 16), None).unwrap()[0].shape, [16]);
+    for (storage, elements) in [(17, 17), (16, 17), (1, 200)] {
+        let found = why(Format::Torch, tensor(storage, elements));
+        assert!(found.contains("storage"), "{storage} of {elements}: {found}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! No reader may panic, abort, hang or accept contradictory data. `BUDDY_CAMPAIGN` sets the number
 //! of inputs, `BUDDY_CAMPAIGN_SEED` their seed.
 
+mod limits;
 mod readers;
 mod spoil;
 mod stores;

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Cursor, path::Path};
 
-use buddy_codec::{CodecKind, Frozen};
+use buddy_codec::{CodecKind, Frozen, Tight};
 use buddy_dl::Accuracy;
 use buddy_profile::{Measured, Settings, Tried, profile, read_targets, write_targets};
 use buddy_record::{
@@ -98,6 +98,8 @@ pub(crate) fn readers() -> Vec<Reader> {
             accel::read_list(dir).is_ok()
         }),
         reader("frozen buffer", "data/versions/frozen-1.bin", |bytes, _| frozen(bytes)),
+        reader("frozen buffer with checksums", "data/versions/frozen-3.bin", |bytes, _| frozen(bytes)),
+        reader("tight matrix", "data/versions/frozen-4.bin", |bytes, _| tight(bytes)),
     ]
 }
 
@@ -210,9 +212,28 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A buffer whose checksum matches decodes; any other gives data or an error.
 fn frozen(bytes: &[u8]) -> bool {
     let Ok(frozen) = Frozen::open(bytes) else { return false };
-    let Ok(data) = frozen.read() else { return false };
+    let whole = frozen.check();
+    let Ok(data) = frozen.read() else {
+        assert_ne!(whole, Ok(true), "bytes that match their checksum do not decode");
+        return false;
+    };
     assert_eq!(data.len() as u64, frozen.header().bytes);
-    true
+    whole.is_ok()
+}
+
+/// As [`frozen`].
+fn tight(bytes: &[u8]) -> bool {
+    let Ok(tight) = Tight::open(bytes) else { return false };
+    let whole = tight.check();
+    let entry = tight.entry(0);
+    let Ok(data) = tight.read() else {
+        assert_ne!(whole, Ok(true), "bytes that match their checksum do not decode");
+        return false;
+    };
+    assert_eq!(data.len() as u64, tight.header().bytes);
+    assert!(data.is_empty() || entry.is_ok_and(|entry| entry == data[..entry.len()]));
+    whole.is_ok()
 }

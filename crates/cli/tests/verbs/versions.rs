@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use buddy_codec::{CodecKind, Frozen, freeze, seal};
+use buddy_codec::{CodecKind, Frozen, Tight, freeze, samples::Noise, seal, tighten};
 use buddy_core::Target;
 use buddy_dl::Accuracy;
 use buddy_gpu_lab::{
@@ -154,4 +154,26 @@ fn frozen_buffers_of_versions_1_to_3() {
         assert_eq!(frozen.check(), Ok(sealed), "version {version}");
         assert!(frozen.read().unwrap() == data(), "version {version}");
     }
+}
+
+/// Returns a bf16 matrix of 40 rows of 192 values, a few of them far from the others.
+fn matrix() -> Vec<u8> {
+    let mut noise = Noise(1);
+    let mut value = |i: u32| match i % 997 {
+        0 => 0x7f80,
+        1 => (i % 0x10000) as u16,
+        _ => (((0.02 * noise.normal()) as f32).to_bits() >> 16) as u16,
+    };
+    (0..40 * 192).flat_map(|i| value(i).to_le_bytes()).collect()
+}
+
+#[test]
+fn a_tight_matrix_of_version_4() {
+    if std::env::var_os("BUDDY_WRITE_VERSIONS").is_some() {
+        fs::write(path("data/versions/frozen-4.bin"), tighten(3, &matrix()).unwrap()).unwrap();
+    }
+    let bytes = fs::read(path("data/versions/frozen-4.bin")).unwrap();
+    let tight = Tight::open(&bytes).unwrap();
+    assert_eq!((tight.header().row, tight.header().bytes, tight.check()), (3, 15360, Ok(true)));
+    assert!(tight.read().unwrap() == matrix());
 }

@@ -24,7 +24,7 @@ import safetensors.numpy
 import torch
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
-FLIPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+FLIPS = int(sys.argv[1]) if len(sys.argv) > 1 else 40
 STEPS = np.arange(240, dtype=np.float64).reshape(12, 20)
 
 
