@@ -6,9 +6,9 @@ pub const ENTRY_BYTES: usize = 128;
 pub const ENTRY_BITS: u32 = 1024;
 /// Bytes in one sector, the access granularity of GPU memory.
 pub const SECTOR_BYTES: usize = 32;
-/// Bytes in one page of the paper's heat maps and page table.
+/// Bytes in one page, the unit of the Buddy Compression paper's heat maps and page table.
 pub const PAGE_BYTES: usize = 8192;
-/// Entries in one page; one 32-byte metadata line covers the same number.
+/// Entries in one page. A 32-byte line of metadata, four bits an entry, covers the same number.
 pub const ENTRIES_PER_PAGE: usize = PAGE_BYTES / ENTRY_BYTES;
 
 /// One memory-entry. A plain array, so a byte slice can be viewed as entries without a copy.

@@ -1,5 +1,5 @@
-// The kernels of one codec; BUDDY_CODEC names its struct. A warp takes 32 entries, one per thread;
-// warps are independent.
+// The kernels of one codec, whose struct BUDDY_CODEC names, and `buddy_stats`, which serves all
+// codecs. A warp takes 32 entries, one per thread; warps are independent.
 #include "buddy_device.cuh"
 
 using namespace buddy;
@@ -9,11 +9,11 @@ constexpr u32 WARPS = BUDDY_WARPS;
 // The minimum of resident CTAs per SM bounds the registers per thread.
 #define BUDDY_KERNEL extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
 
-// Consecutive entries: this warp's aligned tile, and a mask of the 32 entries requested.
+// A warp's aligned tile of 32 consecutive entries, and which of them are requested.
 struct Range {
     u64 start;   // the tile's first entry
-    u32 active;  // one bit per row
-    long long skew;
+    u32 active;  // one bit per entry
+    long long skew;  // entries from the first requested one to the tile, negative where the tile begins earlier
 
     BUDDY_FN Range(u64 first, u64 count) {
         u64 index = (u64)blockIdx.x * WARPS + threadIdx.x / WARP;
@@ -72,7 +72,8 @@ BUDDY_KERNEL buddy_gather(BuddyView view, uint4* to, const u32* list, u64 count)
     put_plain(tile, to + listed.start * CHUNKS, listed.rows);
 }
 
-// Scatters single entries: the i-th of `from` to entry list[i]. No entry may be listed twice.
+// Scatters single entries: the i-th of `from` to entry list[i]. No entry may be listed twice. One past
+// the end is reported and not written.
 BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u64 count) {
     settle<Codec>(view);
     Tile tile = this_tile();

@@ -28,9 +28,10 @@
 // Tile shape. An output tile is `ROWS` rows of W by `TOKENS` tokens; `ROWS` is 64 for each consumer
 // warpgroup, or 64 in all where the warpgroups split K. To change it, change the constants in
 // crates/cuda/src/linear/wide.rs (`WIDE`, `SLICED`, `LOW`): tokens, warpgroups, split_k, entries,
-// stages, cluster. They become the template `Shape`, whose static_asserts state the limits;
-// `Wide::shared` repeats its count of shared memory. A new number of tokens also needs a
-// specialisation of `wgmma` in wgmma.cuh. Nothing else depends on the shape.
+// stages, cluster. They become the template `Shape`. Static assertions in `Shape`, `Accumulators` and
+// `produce_tight` state the limits; `Wide::shared` repeats the count of shared memory. Each array
+// ascends by tokens, and `WIDE` has every number of tokens. A new number also needs a specialisation
+// of `wgmma` in wgmma.cuh. crates/gpu-lab/examples/linear_tune.rs measures shapes without these edits.
 //
 // Experts. A grouped layer multiplies each group of tokens by the matrix of its expert: a tile is one
 // of a group and of `ROWS` rows of that matrix. The route in device memory has the groups, so that

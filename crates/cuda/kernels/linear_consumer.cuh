@@ -13,6 +13,8 @@ struct Accumulators {
     static constexpr u32 EACH = S::TOKENS / 2, FOURS = EACH / 4, STRIDE = 2 * S::ROWS;
     // float4s that are loaded at a time, as registers allow.
     static constexpr u32 MAX_BATCH = S::CONSUMER_REGISTERS >= EACH + 120 ? 8 : 4, BATCH = FOURS < MAX_BATCH ? FOURS : MAX_BATCH;
+    static_assert(S::TOKENS == 8 || S::TOKENS % 16 == 0, "the epilogue stores 8 tokens, or 16 at a time");
+    static_assert(FOURS % BATCH == 0, "batches hold all accumulators");
     float (&values)[EACH];
 
     BUDDY_FN float* four(u32 i) const { return &values[4 * i]; }

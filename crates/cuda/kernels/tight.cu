@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(READERS) tight_gather(const __grid_
     u32 entry = at < count ? list[at] : ~0u, row = entry / per_row;
     u32 upper[8] = {}, lower[8];
     if (at < count && row < of.rows) {
-        // The upper row and the lower one of a lane are those of the same slot.
+        // Rows r and r + 8 of a tile lie in one slot: `load` returns both, and this entry is of one.
         of.from.load(row / TILE, entry % per_row, Tight::row_byte(row % 8) / 2 * 4 + q, upper, lower);
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) upper[i] = row % TILE < 8 ? upper[i] : lower[i];

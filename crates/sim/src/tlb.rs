@@ -11,10 +11,11 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Tlb {
-    /// Page number plus one and the tick at which its walk ends, per TLB entry.
+    /// Each TLB entry: its page number plus one (0 if it is empty), and the tick at which its walk ends.
     entries: Vec<(u64, u64)>,
     /// log2 of the lines in a page.
     page_shift: u32,
+    /// Ticks of a page-table walk.
     walk: u64,
 }
 
@@ -28,7 +29,8 @@ impl Tlb {
         }
     }
 
-    /// Returns the ticks that an access to a line at tick `at` waits for its translation.
+    /// Returns the ticks that an access waits for its translation. The access is to `line` and begins
+    /// at tick `at`. A miss replaces an entry even if its walk has not ended.
     #[inline]
     pub(crate) fn wait(&mut self, at: u64, line: u64) -> u64 {
         let page = line >> self.page_shift;
