@@ -109,13 +109,14 @@ def table(head, rows):
     return "\n".join(["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]])
 
 
-def families(results):
-    """Returns the rows of model families and whether each ran with both ends of Transformers."""
+def families(results, newest, oldest, diffusers):
+    """Returns rows of the versions of a library and the model families that ran with exactly these."""
     pattern = r"test_transformers\.test_a_packed_folder_loads_packed|test_experts\.test_folders_load_packed"
-    newest, oldest = (results.parameters(pattern, kind) for kind in ("newest", "oldest"))
+    new, old = (results.parameters(pattern, kind) for kind in ("newest", "oldest"))
     diffusion = results.parameters(r"test_diffusers\.test_packed_transformers", "newest")
-    rows = [[one, "yes" if one in newest else "no", "yes" if one in oldest else "no", "-"] for one in sorted(newest | oldest)]
-    return rows + [[one, "-", "-", "yes"] for one in sorted(diffusion)]
+    rows = [(f"Transformers {newest} and {oldest}", new & old), (f"Transformers {newest} alone", new - old),
+            (f"Transformers {oldest} alone", old - new), (f"Diffusers {diffusers}", diffusion)]
+    return [[versions, ", ".join(sorted(names))] for versions, names in rows if names]
 
 
 def page(results):
@@ -131,7 +132,7 @@ def page(results):
              "## Hardware", table(["GPU, compute capability", "what works", "checked in CI", "measured"], map(list, GPUS)),
              "## Dtypes", table(["dtype", "packed"], map(list, DTYPES)),
              "## Architectures", "Tiny random models on the CPU, packed while loading and from packed folders.",
-             table(["family", f"Transformers {newest['transformers']}", f"Transformers {oldest['transformers']}", f"Diffusers {diffusers['diffusers']}"], families(results)),
+             table(["tested with", "families"], families(results, newest["transformers"], oldest["transformers"], diffusers["diffusers"])),
              "## Features"]
     for section, rows in FEATURES.items():
         parts += [f"### {section}", table(["feature", "how"], [[feature, how] for feature, how, _ in rows])]
