@@ -9,6 +9,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::LazyLock,
 };
 
 use tempfile::TempDir;
@@ -20,8 +21,14 @@ const SHORT: i32 = 0;
 /// The first `EACH` calls of a kind fail one by one; of the rest, about as many, evenly spaced.
 const EACH: u64 = 12;
 
-/// Builds the library that injects faults; `None` without a C compiler.
+/// Returns the library that injects faults, which the first test builds for all: a program that starts
+/// while it is written would run without it. `None` without a C compiler.
 fn shim() -> Option<PathBuf> {
+    static SHIM: LazyLock<Option<PathBuf>> = LazyLock::new(build_shim);
+    SHIM.clone()
+}
+
+fn build_shim() -> Option<PathBuf> {
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
     let compiler = std::env::var_os("CC").unwrap_or("cc".into());
