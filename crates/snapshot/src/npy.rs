@@ -128,15 +128,9 @@ fn bad(why: impl Into<String>) -> Error {
     Error::format(".npy", why)
 }
 
-/// Parses a `descr` such as `<f4`: the type, and true for big-endian. For types of which NumPy
-/// knows only the size, returns `given`.
-fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error> {
-    let unknown = || Error::Dtype(descr.to_owned());
-    let kind = match descr.as_bytes() {
-        [b'<' | b'|' | b'=' | b'>', ..] => &descr[1..],
-        _ => return Err(unknown()),
-    };
-    let dtype = match kind {
+/// Returns the type of a NumPy name without its byte order, such as `f8`.
+pub(crate) fn numpy_dtype(kind: &str) -> Option<Dtype> {
+    Some(match kind {
         "b1" => Dtype::Bool,
         "i1" => Dtype::I8,
         "u1" => Dtype::U8,
@@ -151,6 +145,20 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error
         "f8" => Dtype::F64,
         "c8" => Dtype::C64,
         "c16" => Dtype::C128,
+        _ => return None,
+    })
+}
+
+/// Parses a `descr` such as `<f4`: the type, and true for big-endian. For types of which NumPy
+/// knows only the size, returns `given`.
+fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error> {
+    let unknown = || Error::Dtype(descr.to_owned());
+    let kind = match descr.as_bytes() {
+        [b'<' | b'|' | b'=' | b'>', ..] => &descr[1..],
+        _ => return Err(unknown()),
+    };
+    let dtype = match kind {
+        kind if let Some(dtype) = numpy_dtype(kind) => dtype,
         // Times and spans of time, with their unit in brackets.
         time if time.starts_with("M8") || time.starts_with("m8") => Dtype::I64,
         // Types that other packages add to NumPy, such as bf16 and the 8-bit floats.

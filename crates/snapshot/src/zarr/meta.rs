@@ -6,7 +6,7 @@ use buddy_core::Dtype;
 use serde_json::Value;
 
 use super::{MOST_CHUNK, MOST_META, bad, codecs::Codec};
-use crate::Error;
+use crate::{Error, npy::numpy_dtype};
 
 /// The kind of a folder in a store.
 pub(super) enum Found {
@@ -253,23 +253,7 @@ fn sized(dtype: Dtype, shape: Vec<u64>, chunk: Vec<u64>) -> Result<Meta, Not> {
 /// Returns the type of NumPy's name, and whether it is big-endian.
 fn numpy(name: &str) -> Result<(Dtype, bool), Not> {
     let (end, kind) = name.split_at_checked(1).ok_or_else(|| unread("its elements have no type"))?;
-    let dtype = match kind {
-        "b1" => Dtype::Bool,
-        "i1" => Dtype::I8,
-        "u1" => Dtype::U8,
-        "i2" => Dtype::I16,
-        "u2" => Dtype::U16,
-        "i4" => Dtype::I32,
-        "u4" => Dtype::U32,
-        "i8" => Dtype::I64,
-        "u8" => Dtype::U64,
-        "f2" => Dtype::F16,
-        "f4" => Dtype::F32,
-        "f8" => Dtype::F64,
-        "c8" => Dtype::C64,
-        "c16" => Dtype::C128,
-        _ => return Err(unread(format!("its elements are {name}"))),
-    };
+    let dtype = numpy_dtype(kind).ok_or_else(|| unread(format!("its elements are {name}")))?;
     match end {
         "<" | "|" => Ok((dtype, false)),
         ">" => Ok((dtype, dtype.scalar_bytes() > 1)),

@@ -1,4 +1,4 @@
-//! The claims and the constants, in the order of the paper's text.
+//! The claims and the constants, in the order of the paper's text. One list, and therefore a long file.
 
 use buddy_core::{ENTRY_BYTES, SECTOR_BYTES, Target};
 use buddy_record::{GridCell, Policy, Unit};
