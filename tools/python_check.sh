@@ -4,7 +4,8 @@
 #   tools/python_check.sh wheel    builds the wheel, installs it alone, imports it, analyses a model
 #   tools/python_check.sh fetch    installs the packages of python/requirements-test.txt outside the clone
 #   tools/python_check.sh torch    runs the tests with the locked versions, then Transformers' with the
-#                                  oldest, then some with the oldest PyTorch too
+#                                  oldest Transformers
+#   tools/python_check.sh oldest_torch   runs some with the oldest PyTorch too; not a step of CI
 #   tools/python_check.sh vllm     runs the tests of buddy.vllm with the oldest and the newest vLLM, then
 #                                  compares docs/reference/support.md with these results and those of `torch`
 #   tools/python_check.sh journeys [OPTIONS]   first uses of the archive and the wheel (tools/journeys/run.py)
@@ -72,7 +73,7 @@ fetch_one() (
 )
 
 locked=requirements-test.txt oldest=requirements-oldest.txt vllm=requirements-vllm.txt
-oldest_torch=requirements-oldest-torch.txt
+torch_lock=requirements-oldest-torch.txt
 diffusers=requirements-diffusers.txt scipy=requirements-scipy.txt
 # The ends of the range in python/pyproject.toml.
 vllm_versions="0.26.0 0.33.0"
@@ -108,7 +109,6 @@ fetch_vllm() {
 fetch() {
     fetch_one "$locked"
     fetch_one "$oldest"
-    fetch_one "$oldest_torch"
     fetch_one "$diffusers"
     fetch_one "$scipy"
 }
@@ -124,7 +124,14 @@ torch() {
     PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers"):$(folder_of "$scipy") tests newest python/tests
     PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest \
         python/tests/test_{transformers,experts,derived,adapters,loading_memory}.py
-    PYTHONPATH=$(folder_of "$oldest_torch"):$(folder_of "$oldest"):$(folder_of "$locked") \
+}
+
+# Not a step of CI: PyTorch 2.8 brings another 5 GB of CUDA libraries.
+oldest_torch() {
+    [ -x "$environment/bin/buddy" ] || not_run "there is no wheel: tools/python_check.sh wheel"
+    fetch
+    fetch_one "$torch_lock"
+    PYTHONPATH=$(folder_of "$torch_lock"):$(folder_of "$oldest"):$(folder_of "$locked") \
         tests oldest-torch python/tests/test_{activations,compress,pack,saved,transformers}.py
 }
 

@@ -126,7 +126,7 @@ def page(results):
     ends = lambda name: f"{oldest[name]} to {newest[name]}"
     parts = ["# What is supported", "Written by `tools/support_matrix.py` from the results of CI's Python tests; a row without a passed test\n"
              "is an error there. \"Same bits\" is `torch.equal` with the plain model.",
-             "## Versions", table(["package", "tested"], [["PyTorch", ends("torch")], ["Transformers", ends("transformers")], ["PEFT", newest["peft"]],
+             "## Versions", table(["package", "tested"], [["PyTorch", ends("torch") + ", the oldest outside CI"], ["Transformers", ends("transformers")], ["PEFT", newest["peft"]],
                                                           ["Accelerate", newest["accelerate"]], ["Diffusers", diffusers["diffusers"]],
                                                           ["vLLM", " and ".join(vllm_versions())]]),
              "## Hardware", table(["GPU, compute capability", "what works", "checked in CI", "measured"], map(list, GPUS)),
