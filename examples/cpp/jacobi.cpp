@@ -10,10 +10,10 @@
 
 int main() {
     const std::size_t n = 4096, sweeps = 2000;
-    buddy::Targets targets("targets.toml");
     const std::size_t slab = 512; // rows that are plain at a time
+    double *in = device((slab + 2) * n), *out = device(slab * n); // first: the library takes the current context
+    buddy::Targets targets("targets.toml");
     buddy::vector<double> from(targets.allocate(targets[0].name)), to(targets.allocate(targets[1].name));
-    double *in = device((slab + 2) * n), *out = device(slab * n);
     for (std::size_t i = 0; i < sweeps; i++) {
         for (std::size_t first = 1; first <= n; first += slab) {
             sweep(from.read((first - 1) * n, in, (slab + 2) * n), out, n, first, slab);
