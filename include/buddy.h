@@ -338,7 +338,7 @@ buddyError buddyKvSizesOf(const buddyKv *cache, uint32_t sequences, buddyKvSizes
 /* Fills all tokens with zeros and resets the windows. */
 buddyError buddyKvClear(const buddyKv *cache, buddyStream stream);
 
-/* Chooses the windows of the rows' layers. Call it before the first append to these layers, never after. */
+/* Chooses the windows and shifts of the rows' layers. Call it before the first append to these layers, never after. */
 buddyError buddyKvTrain(const buddyKv *cache, const buddyKvRows *rows, buddyStream stream);
 
 /*

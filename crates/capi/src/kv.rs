@@ -167,7 +167,7 @@ pub unsafe extern "C" fn buddyKvClear(kv: *const Kv, stream: Stream) -> Code {
     })
 }
 
-/// Chooses windows from tokens.
+/// Chooses windows and shifts from tokens.
 ///
 /// # Safety
 /// As for [`buddyKvClear`], and for the rows.
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn buddyKvTrain(kv: *const Kv, rows: *const Rows, stream: 
         // SAFETY: the caller's promises.
         unsafe {
             let (kv, rows) = (dereference(kv, "the cache")?, dereference(rows, "rows")?);
-            Ok(kv.open(&gpu)?.train(&*gpu.borrow_stream(stream)?, &rows.open(kv))?)
+            Ok(kv.open(&gpu)?.train(&*gpu.borrow_stream(stream)?, &rows.open(kv), None)?)
         }
     })
 }

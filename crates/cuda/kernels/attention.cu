@@ -120,6 +120,7 @@ BUDDY_FN void consume_item(const Attention& of, const S& smem, u32 warp, u32 lan
     else load_queries(of, span, smem);
     sync_consumers<S>();
     load_query_fragments(smem, lane, state);
+    state.scale_queries(of, span, lane);
     u32 mma_tile = warp % TEAM, team = warp / TEAM;
     PipelineState<S::TEAM_STAGES> ring;
 #pragma unroll 1

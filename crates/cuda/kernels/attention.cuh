@@ -15,6 +15,47 @@ constexpr u32 TOKENS = 0x57463120u;
 // Initial maximum of scores; and the excess over the running maximum that triggers a rescale.
 constexpr float LOWEST = -1e30f, SLACK = 8;
 
+// Returns 2 to the power of a shift.
+BUDDY_FN float power_of(u32 shift) { return __uint_as_float((127 + shift) << 23); }
+
+// Multiplies a quarter by its columns' powers of two, or divides it: stored keys and values are less
+// by them, so queries and results are multiplied. Exact but for results beyond bf16's range.
+template <bool UP>
+BUDDY_FN void scale_quarter(u32 (&words)[8], const u8* shifts) {
+    uint4 by = __ldg((const uint4*)shifts);
+    if ((by.x | by.y | by.z | by.w) == 0) return;
+    const u32 all[4] = {by.x, by.y, by.z, by.w};
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) {
+        u32 two = all[i / 2] >> i % 2 * 16, low = two & 0xff, high = two >> 8 & 0xff;
+        float a = UP ? power_of(low) : power_of(0u - low), b = UP ? power_of(high) : power_of(0u - high);
+        words[i] = to_bf16(from_bf16(words[i]) * a, from_bf16(words[i] >> 16) * b);
+    }
+}
+
+// Replaces values whose exponent wrapped around by zeros of their sign: they are less than 2^-102.
+// Only entries that are not in layout B have any.
+static __device__ __noinline__ Quarter without_wrapped(const Quarter& from, const u8* shifts) {
+    Quarter out = from;
+    for (u32 i = 0; i < 16; i++) {
+        u32 place = i % 2 * 16, exponent = out.words[i / 2] >> (place + 7) & 0xff;
+        if (exponent != 255 && exponent + shifts[i] > 254) out.words[i / 2] &= ~(0x7fffu << place);
+    }
+    return out;
+}
+BUDDY_FN void remove_wrapped(u32 (&words)[8], const u8* shifts) {
+    u32 high = 0;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) high = max_halves(high, words[i] & Bf16::EXPONENTS);
+    if (max(high & 0xffff, high >> 16) >> 7 <= 254 - MOST_SHIFT) return;
+    Quarter all;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) all.words[i] = words[i];
+    all = without_wrapped(all, shifts);
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) words[i] = all.words[i];
+}
+
 // A warp's state of the online softmax over a span, per lane: queries, output accumulators, and the
 // running maximum and sum of weights of two columns of each n8 tile.
 template <class S>
@@ -43,6 +84,18 @@ struct SoftmaxState {
                 uint4 a = {}, b = {};
                 if (column < of.columns()) a = at[8 * part], b = at[8 * part + 1];
                 set(queries[part][n], a, b);
+            }
+        }
+        scale_queries(of, span, lane);
+    }
+    // Multiplies queries by the shifts of the keys. A lane has a quarter of each entry.
+    BUDDY_FN void scale_queries(const Attention& of, const Span& span, u32 lane) {
+        if (!S::From::HAS_NIBBLES) return;
+        BUDDY_UNROLL
+        for (u32 part = 0; part < S::HEAD_ENTRIES; part++) {
+            BUDDY_UNROLL
+            for (u32 n = 0; n < S::N8_TILES; n++) {
+                scale_quarter<true>(queries[part][n], of.cache.shift(of.layer, span.head, 0, part * VALUES + lane % 4 * (VALUES / 4)));
             }
         }
     }
@@ -149,6 +202,7 @@ struct MmaTile {
             bool mine = eight >> lane / 4 & 1;
             auto overflow = [&] { return (const uint4*)(of.cache.memory.buddy + (first_entry(of, span) + entry) * SECTOR); };
             if (mine) From::load_irregular(at, overflow, nibble(entry), quarter, out);
+            if (mine && From::HAS_NIBBLES) remove_wrapped(out, shifts_of(of, span, entry, quarter));
             __syncwarp();
             u32 to = From::expanded_at(at, tails + entry * SECTOR, quarter);
             if (mine) sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
@@ -159,11 +213,17 @@ struct MmaTile {
             u32 from = this->fresh + lane / 4 / S::HEAD_ENTRIES * S::QUERY + lane / 4 % S::HEAD_ENTRIES * ENTRY + lane % 4 * SECTOR;
             if (S::CLUSTERED) set(out, lds128(from), lds128(from + 16));
             else fresh_quarter<S>(of, span, lane / 4, lane % 4, out);
+            if (From::HAS_NIBBLES) scale_quarter<false>(out, shifts_of(of, span, entry, lane % 4));
             sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
         }
         // Orders these stores before the next bulk copy into the stage.
         fence_proxy_async();
         __syncwarp();
+    }
+    // Returns the shifts of a quarter of an entry.
+    BUDDY_FN const u8* shifts_of(const Attention& of, const Span& span, u32 entry, u32 quarter) const {
+        u32 piece = entry / MMA_TOKENS, first = piece % S::HEAD_ENTRIES * VALUES + quarter * (VALUES / 4);
+        return of.cache.shift(of.layer, span.head, piece / S::HEAD_ENTRIES, first);
     }
     BUDDY_FN u64 first_entry(const Attention& of, const Span& span) const {
         u32 page = (u32)__ldg(of.table + (u64)span.sequence * of.table_stride + base / of.cache.page_tokens);

@@ -152,7 +152,10 @@ BUDDY_FN void run_short_epilogue(const Attention& of, const ClusterScheduler& sc
             if (column >= of.columns()) return;
             unsigned short* out = (unsigned short*)(of.out + of.template column_at<S::FRESH>(span.sequence, span.head, column));
             BUDDY_UNROLL
-            for (u32 k = 0; k < P::EACH; k++) out[P::value(k)] = narrow_bf16(which == 0 ? all[k].x * by.x : all[k].y * by.y);
+            for (u32 k = 0; k < P::EACH; k++) {
+                float up = value_scale<S>(of, span, P::value(k));
+                out[P::value(k)] = narrow_bf16((which == 0 ? all[k].x * by.x : all[k].y * by.y) * up);
+            }
         }
         return;
     }

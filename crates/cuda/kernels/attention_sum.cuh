@@ -93,10 +93,17 @@ BUDDY_FN void reduce_warps(const S& smem, u32 warp, u32 lane, SoftmaxState<S>& s
     }
 }
 
+// Returns the factor by which the stored values of a head's output are less.
+template <class S>
+BUDDY_FN float value_scale(const Attention& of, const Span& span, u32 value) {
+    return S::From::HAS_NIBBLES ? power_of(__ldg(of.cache.shift(of.layer, span.head, 1, value))) : 1;
+}
+
 template <class S>
 BUDDY_FN void store_output(const Attention& of, const Span& span, u32 i, float2 total, float first_sum, float second_sum) {
     u32 column = OutputPairs<S>::column(i);
-    u32 both = to_bf16(first_sum == 0 ? 0 : __fdividef(total.x, first_sum), second_sum == 0 ? 0 : __fdividef(total.y, second_sum));
+    float up = value_scale<S>(of, span, OutputPairs<S>::value(i));
+    u32 both = to_bf16(first_sum == 0 ? 0 : __fdividef(total.x, first_sum) * up, second_sum == 0 ? 0 : __fdividef(total.y, second_sum) * up);
     unsigned short* out = (unsigned short*)of.out + OutputPairs<S>::value(i);
     if (column < of.columns()) out[of.template column_at<S::FRESH>(span.sequence, span.head, column) / 2] = (unsigned short)both;
     if (column + 1 < of.columns()) out[of.template column_at<S::FRESH>(span.sequence, span.head, column + 1) / 2] = (unsigned short)(both >> 16);

@@ -39,27 +39,72 @@ extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __g
 
 constexpr u32 TRAIN_THREADS = 256;
 
-// Chooses the windows of layers, one CTA for each layer, head, and keys or values.
-// docs/reference/format.md has the rule.
-extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
-                                                                     const __grid_constant__ KvRows rows) {
-    launch_dependent_grids();
-    __shared__ int change[WindowVotes::CHANGES];
-    for (u32 i = threadIdx.x; i < WindowVotes::CHANGES; i += TRAIN_THREADS) change[i] = 0;
-    __syncthreads();
-    WindowVotes votes = {change};
-    wait_on_dependent_grids();
-    u32 which = blockIdx.x % 2, head = blockIdx.x / 2 % cache.heads, layer_at = blockIdx.x / 2 / cache.heads;
+// Calls `use` with this lane's quarter of each entry of a head, and the quarter's first value. Tokens
+// whose slot is negative are left out.
+template <class Use>
+BUDDY_FN void each_quarter(const KvCache& cache, const KvRows& rows, const long long* slots, u32 layer_at, u32 head, u32 which, Use use) {
     u32 quarter = threadIdx.x % 4;
     for (u32 at = threadIdx.x / 4; at < rows.tokens * cache.head_entries; at += TRAIN_THREADS / 4) {
-        const uint4* from = rows.entry(cache, layer_at, at / cache.head_entries, which, head, at % cache.head_entries);
-        u32 words[8];
+        u32 token = at / cache.head_entries, part = at % cache.head_entries, words[8];
+        if (slots != nullptr && slots[token] < 0) continue;
+        const uint4* from = rows.entry(cache, layer_at, token, which, head, part);
         set(words, from[2 * quarter], from[2 * quarter + 1]);
-        QuadRange range = range_of_quad(words);
-        if (quarter == 0) votes.cast(range);
+        use(words, part * VALUES + quarter * (VALUES / 4));
+    }
+}
+
+// Chooses the windows and shifts of layers, one CTA for each layer, head, and keys or values
+// (docs/explain/attention.md). With `slots`, only where none is chosen yet, from the tokens whose slot
+// is not negative, if they are enough; tokens that are stored keep their shifts of zero.
+extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
+                                                                     const __grid_constant__ KvRows rows, const long long* slots) {
+    launch_dependent_grids();
+    __shared__ int change[WindowVotes::CHANGES];
+    // The largest exponent of each value of the head, then its shift.
+    __shared__ u32 most[2 * VALUES], used, typical, greatest, tokens;
+    __align__(16) __shared__ u8 shifts[2 * VALUES];
+    for (u32 i = threadIdx.x; i < WindowVotes::CHANGES; i += TRAIN_THREADS) change[i] = 0;
+    if (threadIdx.x < 2 * VALUES) most[threadIdx.x] = 0, shifts[threadIdx.x] = 0;
+    if (threadIdx.x == 0) used = typical = greatest = tokens = 0;
+    __syncthreads();
+    wait_on_dependent_grids();
+    u32 which = blockIdx.x % 2, head = blockIdx.x / 2 % cache.heads, layer_at = blockIdx.x / 2 / cache.heads;
+    u32 quarter = threadIdx.x % 4, values = cache.head_entries * VALUES;
+    u8* window = cache.window(rows.layer + layer_at, head, which);
+    u32 old = *window;
+    if (slots != nullptr && old <= LAST_WINDOW) return;
+    each_quarter(cache, rows, slots, layer_at, head, which, [&](u32(&words)[8], u32 value) {
+        if (value == 0) atomicAdd(&tokens, 1u);
+        for (u32 i = 0; i < 16; i++) {
+            u32 exponent = words[i / 2] >> (i % 2 * 16 + 7) & 0xff;
+            if (exponent != 255) atomicMax(&most[value + i], exponent);
+        }
+    });
+    __syncthreads();
+    if (slots != nullptr && tokens < TRAIN_TOKENS) return;
+    u32 mine = threadIdx.x < values ? most[threadIdx.x] : 0;
+    if (mine != 0) atomicAdd(&used, 1u), atomicMax(&greatest, mine);
+    __syncthreads();
+    // A quarter of the columns that are not zero are smaller than the typical one.
+    u32 before = 0;
+    for (u32 i = 0; i < values; i++) before += most[i] != 0 && (most[i] < mine || (most[i] == mine && i < threadIdx.x));
+    if (mine != 0 && before == used / 4) typical = mine;
+    __syncthreads();
+    u32 base = typical + 1;
+    bool is_shifted = tokens >= TRAIN_TOKENS && old != USED && greatest <= MOST_EXPONENT;
+    if (threadIdx.x < values) {
+        u32 shift = is_shifted && mine > base ? min(mine - base, MOST_SHIFT) : 0;
+        *cache.shift(rows.layer + layer_at, head, which, threadIdx.x) = shifts[threadIdx.x] = (u8)shift;
     }
     __syncthreads();
-    if (threadIdx.x == 0) *cache.window(rows.layer + layer_at, head, which) = (u8)votes.best(BUDDY_WINDOW);
+    WindowVotes votes = {change};
+    each_quarter(cache, rows, slots, layer_at, head, which, [&](u32(&words)[8], u32 value) {
+        shift_quarter(words, shifts + value);
+        QuadRange range = range_of_quad(words);
+        if (quarter == 0) votes.cast(range);
+    });
+    __syncthreads();
+    if (threadIdx.x == 0) *window = (u8)min(votes.best(BUDDY_WINDOW), is_shifted ? MOST_EXPONENT : LAST_WINDOW);
 }
 
 constexpr u32 READ_WARPS = 2;
@@ -88,6 +133,13 @@ extern "C" __global__ void __launch_bounds__(READ_WARPS* WARP, 12)
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + lane / CHUNKS, chunk = lane % CHUNKS;
         u64 there = __shfl_sync(ALL, to, row);
-        if (active >> row & 1) __stcs((uint4*)there + chunk, *tile.at(row, chunk));
+        u32 row_which = __shfl_sync(ALL, which, row), row_part = __shfl_sync(ALL, part, row);
+        uint2 by = __ldg((const uint2*)cache.shift(layer, head, row_which, row_part * VALUES + chunk * 8));
+        uint4 v = *tile.at(row, chunk);
+        if ((by.x | by.y) != 0) {
+            v.x = unshift_word(v.x, by.x), v.y = unshift_word(v.y, by.x >> 16);
+            v.z = unshift_word(v.z, by.y), v.w = unshift_word(v.w, by.y >> 16);
+        }
+        if (active >> row & 1) __stcs((uint4*)there + chunk, v);
     }
 }

@@ -14,11 +14,19 @@ namespace buddy {
 // Tokens of an mma tile, and values of an entry.
 constexpr u32 MMA_TOKENS = 16, VALUES = BUDDY_ENTRY_BYTES / 2;
 
+// Windows that are not chosen yet: without tokens, and with tokens, whose entries use no window and
+// no shift. Real windows are at most LAST_WINDOW.
+constexpr u32 LAST_WINDOW = 240, USED = 254, UNUSED = 255;
+// Training: the fewest tokens, the largest shift, and the largest exponent that shifts leave. So
+// exponents that wrapped around (`shift_exponent`) are never in a window.
+constexpr u32 TRAIN_TOKENS = 64, MOST_SHIFT = 24, MOST_EXPONENT = 200;
+
 // A cache; Rust fills the same struct. Its target is 4/3x: 96 bytes of an entry in `memory.device`,
 // 32 in `memory.buddy`.
 struct KvCache {
     Memory memory;
     u8* windows;  // lowest exponent of the window: [layer][head][keys, values]
+    u8* shifts;   // stored exponents are less by these: [layer][head][keys, values][value of the head]
     u32 layers, pages, heads;
     u32 head_entries;        // entries of a head's key or value: 1 or 2
     u32 page_tokens;  // a multiple of MMA_TOKENS
@@ -38,6 +46,34 @@ struct KvCache {
         return first_entry(layer, page, head, token) + (which * head_entries + part) * MMA_TOKENS + token % MMA_TOKENS;
     }
     BUDDY_FN u8* window(u32 layer, u32 head, u32 which) const { return windows + ((u64)layer * heads + head) * 2 + which; }
+    BUDDY_FN u8* shift(u32 layer, u32 head, u32 which, u32 value) const {
+        return shifts + (((u64)layer * heads + head) * 2 + which) * head_entries * VALUES + value;
+    }
 };
+
+// Returns an exponent less `by`, cyclic in 1 to 254: zeros, infinities and NaN stay, and
+// `unshift_exponent` returns every exponent.
+BUDDY_FN u32 shift_exponent(u32 exponent, u32 by) {
+    return exponent - 1 >= 254 ? exponent : exponent > by ? exponent - by : exponent + 254 - by;
+}
+BUDDY_FN u32 unshift_exponent(u32 exponent, u32 by) { return shift_exponent(exponent, by == 0 ? 0 : 254 - by); }
+
+// Changes the exponents of the two values of a word by the first two bytes of `shifts`.
+BUDDY_FN u32 shift_word(u32 word, u32 shifts) {
+    u32 low = shift_exponent(word >> 7 & 0xff, shifts & 0xff), high = shift_exponent(word >> 23 & 0xff, shifts >> 8 & 0xff);
+    return (word & 0x807f807fu) | low << 7 | high << 23;
+}
+BUDDY_FN u32 unshift_word(u32 word, u32 shifts) {
+    u32 low = unshift_exponent(word >> 7 & 0xff, shifts & 0xff), high = unshift_exponent(word >> 23 & 0xff, shifts >> 8 & 0xff);
+    return (word & 0x807f807fu) | low << 7 | high << 23;
+}
+// Shifts the sixteen values of a quarter by sixteen bytes, aligned.
+BUDDY_FN void shift_quarter(u32 (&words)[8], const u8* shifts) {
+    uint4 by = *(const uint4*)shifts;
+    if ((by.x | by.y | by.z | by.w) == 0) return;
+    const u32 all[4] = {by.x, by.y, by.z, by.w};
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) words[i] = shift_word(words[i], all[i / 2] >> i % 2 * 16);
+}
 
 }  // namespace buddy

@@ -70,16 +70,21 @@ struct KvSlot {
 };
 
 // Appends an entry, a quarter per lane.
-BUDDY_FN void append(const KvCache& cache, const KvSlot& to, u32 quarter, const u32 (&words)[8]) {
+BUDDY_FN void append(const KvCache& cache, const KvSlot& to, u32 quarter, u32 (&words)[8]) {
     if (to.slot < 0 || to.slot >= (long long)cache.pages * cache.page_tokens) return;
     u32 page = (u32)to.slot / cache.page_tokens, position = (u32)to.slot % cache.page_tokens;
     u64 entry = cache.entry(to.layer, page, to.head, position, to.which, to.part);
     u32 window = *cache.window(to.layer, to.head, to.which), first = threadIdx.x % WARP & ~3u;
+    // All threads that find it unused write the same.
+    if (window == UNUSED) *cache.window(to.layer, to.head, to.which) = window = USED;
+    shift_quarter(words, cache.shift(to.layer, to.head, to.which, to.part * VALUES + quarter * (VALUES / 4)));
     u8* at = cache.memory.device + entry * (3 * SECTOR);
     QuadRange range = range_of_quad(words);
     u32 escapes = quad_escapes(words, range.high), mine = ones_in(escapes);
     u32 counts = or_quad(mine << 8 * quarter);
     u32 sums = counts * 0x01010101u, nibble = range.nibble(window, sums >> 24), before = quarter == 0 ? 0 : sums >> 8 * (quarter - 1) & 0xff;
+    // Only a window that is chosen later could hold it.
+    if (nibble == RAW + 1 && window > LAST_WINDOW) nibble = RAW;
     if (nibble == NIBBLES) {
         u32 all[WORDS];
         BUDDY_UNROLL

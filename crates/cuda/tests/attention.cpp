@@ -1,5 +1,5 @@
-// Attention over compressed keys and values by the emulated kernels. Windows are trained on random
-// tokens, which are appended and partly attended to. Results are compared with a reference in
+// Attention over compressed keys and values by the emulated kernels. Windows and shifts are trained on
+// random tokens, which are appended and partly attended to. Results are compared with a reference in
 // double precision; the memory after a fresh token is compared with that after an append.
 #include "hopper.h"
 
@@ -85,22 +85,24 @@ static double number(unsigned short bf16) { return __uint_as_float((u32)bf16 << 
 struct Cache {
     std::vector<uint4> device, buddy, nibbles;
     std::vector<u8> windows;
+    std::vector<uint4> shifts;
     u32 fault = ~0u;
     KvCache view;
 
     Cache(u32 pages, u32 heads) {
         u64 entries = (u64)pages * heads * PAGE * 2 * (HEAD / VALUES);
-        device.resize(entries * 6), buddy.resize(entries * 2), nibbles.resize(entries / 32 + 1), windows.assign(2 * heads, BUDDY_WINDOW);
+        device.resize(entries * 6), buddy.resize(entries * 2), nibbles.resize(entries / 32 + 1), windows.assign(2 * heads, UNUSED), shifts.resize(heads * HEAD / 8);
         view = {};
         view.memory.device = (u8*)device.data(), view.memory.buddy = (u8*)buddy.data(), view.memory.nibbles = (u8*)nibbles.data();
         view.memory.entries = entries, view.memory.device_bytes = 96;
-        view.windows = windows.data(), view.layers = 1, view.pages = pages, view.heads = heads, view.head_entries = HEAD / VALUES, view.page_tokens = PAGE;
+        view.windows = windows.data(), view.shifts = (u8*)shifts.data(), view.layers = 1, view.pages = pages, view.heads = heads, view.head_entries = HEAD / VALUES, view.page_tokens = PAGE;
     }
 };
 
 struct Case {
     std::vector<u32> lengths;
     u32 heads, group, tokens, odd, blocks, split;
+    bool uneven = false;  // some columns are 64 times as large as the others, but for tiny values
 };
 
 static void expect(bool holds, const char* what, u64 at = 0) {
@@ -121,6 +123,11 @@ static void run(const Case& of) {
         for (u32 t = 0; t < of.lengths[s]; t++) slots.push_back((long long)table[s * stride + t / PAGE] * PAGE + t % PAGE);
     }
     auto keys = random_rows((u64)total * row / VALUES + 1, of.odd), values = random_rows((u64)total * row / VALUES + 1, of.odd);
+    for (auto* all : {&keys, &values}) {
+        for (u64 i = 0; i < all->size() && of.uneven; i++) {
+            if (i % HEAD % 13 == 5) (*all)[i] = i % 331 == 0 ? 4 << 7 : emu::to_bf16((float)(64 * number((*all)[i])));
+        }
+    }
     auto queries = random_rows((u64)sequences * of.tokens * row * of.group / VALUES, 0);
     // A fresh token as the QKV projection writes it. After RoPE, memory must hold its keys and
     // values.
@@ -151,16 +158,33 @@ static void run(const Case& of) {
         KvRows all = {keys.data(), values.data(), 0, row, 0, 1, total, 0};
         if (total == 0) return;
         KvRows first = all;
-        first.tokens = min(total, 64u);
-        emu::launch(kv_train, dim3(2 * of.heads), TRAIN_THREADS, to.view, first);
+        first.tokens = min(total, 80u);
+        // A second time, from other tokens, changes nothing.
+        for (u32 i = 0; i < 2; i++, first.keys = values.data()) {
+            emu::launch(kv_train, dim3(2 * of.heads), TRAIN_THREADS, to.view, first, (const long long*)slots.data());
+        }
+        bool is_trained = to.windows[0] <= LAST_WINDOW;
+        expect(is_trained == (total >= TRAIN_TOKENS), "training");
+        u32 shifted = 0;
+        for (u32 i = 0; i < HEAD; i++) shifted += *to.view.shift(0, 0, 0, i) != 0;
+        expect((shifted > 0) == (of.uneven && is_trained), "shifts", shifted);
         u32 threads = 4 * total * 2 * of.heads * to.view.head_entries;
         emu::launch(kv_append, dim3((threads + APPEND_THREADS - 1) / APPEND_THREADS), APPEND_THREADS, to.view, all, where.data());
     };
     append(whole, slots);
+    std::vector<long long> older = slots;
     for (u32 s = 0; s < sequences && BUDDY_ATTENTION_FRESH; s++) {
-        if (of.lengths[s] > 0) slots[starts[s] + of.lengths[s] - 1] = -1;
+        if (of.lengths[s] > 0) older[starts[s] + of.lengths[s] - 1] = -1;
     }
-    append(cache, slots);
+    append(cache, older);
+    u32 others = 0;
+    for (u64 entry = 0; entry < whole.view.memory.entries; entry++) {
+        u32 nibble = whole.view.memory.nibbles[entry / 2] >> entry % 2 * 4 & 15;
+        expect(nibble != RAW + 1 || whole.windows[0] <= LAST_WINDOW, "an entry with a window that is not chosen", entry);
+        others += nibble != RAW + 1 && nibble != ZERO;
+    }
+    // With shifts nearly all entries are in the window.
+    if (of.odd == 0 && total >= TRAIN_TOKENS) expect(20 * others < total * of.heads * 2 * (HEAD / VALUES), "too many irregular entries", others);
     u32 columns = of.tokens * of.group, items = sequences * of.heads;
     std::vector<unsigned short> out((u64)sequences * of.tokens * row * of.group, 0xffff);
     std::vector<float> parts(2 * of.blocks * S::PARTIAL / 4 + 4);
@@ -178,6 +202,7 @@ static void run(const Case& of) {
     for (u32 count : counts) expect(count == 0, "a count that was left");
     expect(memcmp(cache.device.data(), whole.device.data(), 16 * cache.device.size()) == 0, "appended entries differ");
     expect(memcmp(cache.nibbles.data(), whole.nibbles.data(), 16 * cache.nibbles.size()) == 0, "their nibbles differ");
+    expect(cache.windows == whole.windows && memcmp(cache.shifts.data(), whole.shifts.data(), 16 * cache.shifts.size()) == 0, "windows differ");
     expect(memcmp(cache.buddy.data(), whole.buddy.data(), 16 * cache.buddy.size()) == 0, "what overflows of them differs");
     for (u32 item = 0; item < items; item++) {
         for (u32 column = 0; column < columns; column++) {
@@ -213,6 +238,8 @@ int main() {
     // Lengths, heads, group, tokens; one entry in this number is irregular; CTAs of runs; log2 of a
     // cluster's CTAs.
     run({{130}, 1, group, tokens, 0, 3, 0});
+    run({{131}, 1, group, tokens, 0, 3, 0, true});
+    run({{21, 11}, 2, group, tokens, 5, 3, 1, true});
     run({{300, 0, 33}, 2, group, tokens, 9, 4, 2});
     run({{16, 1, 97}, 1, group, tokens, 3, 2, 1});
     run({{500}, 2, 1, tokens, 5, 5, 3});

@@ -288,6 +288,8 @@ inline T atomicAdd(T* at, V value) { T old = *at; return *at = old + (T)value, o
 template <class T, class V>
 inline T atomicMin(T* at, V value) { T old = *at; return *at = (T)value < old ? (T)value : old, old; }
 template <class T, class V>
+inline T atomicMax(T* at, V value) { T old = *at; return *at = (T)value > old ? (T)value : old, old; }
+template <class T, class V>
 inline T atomicOr(T* at, V value) { T old = *at; return *at = old | (T)value, old; }
 template <class T, class V>
 inline T atomicAnd(T* at, V value) { T old = *at; return *at = old & (T)value, old; }

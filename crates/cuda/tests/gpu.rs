@@ -289,7 +289,7 @@ impl Kv {
         let (layer, layers, tokens) = (0, 1, Self::TOKENS);
         let rows =
             KvRows { keys: rows, values: rows, layer_stride: 0, token_stride: 256, layer, layers, tokens };
-        cache.train(stream, &rows).unwrap();
+        cache.train(stream, &rows, None).unwrap();
         cache.append(stream, &rows, self.slots.all()).unwrap();
         let asked = Attend {
             layer,

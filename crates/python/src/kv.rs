@@ -16,8 +16,7 @@ type Cache = (Shape, Range, Range, Range, Range);
 /// Keys, values, layer stride, token stride, first layer, layers, tokens.
 type Rows = (Range, Range, u64, u64, u32, u32, u32);
 
-const NO_GPU: &str =
-    "training, attention and their scratch memory of a compressed KV cache are on a GPU only";
+const NO_GPU: &str = "attention of a compressed KV cache, and its scratch memory, are on a GPU only";
 
 fn shape((layers, pages, heads, head_values, page_tokens): Shape) -> KvShape {
     KvShape { layers, pages, heads, head_values, page_tokens }
@@ -99,20 +98,35 @@ pub(crate) fn kv_load(device: Device, cache: Cache, group: u32) -> PyResult<()> 
     with(device, cache, |cache, _| cache.load_attention(group))
 }
 
-/// Trains the exponent windows on the first tokens. Call once, before any token is appended.
+/// Chooses windows and shifts from the first tokens. Without slots, on a GPU: call it before any token
+/// is appended. With slots: chooses what is not chosen yet, from tokens whose slot is not negative.
 #[pyfunction]
-pub(crate) fn kv_train(device: Device, cache: Cache, of: Rows) -> PyResult<()> {
-    with(device, cache, |cache, stream| cache.train(stream, &rows(of)))
+pub(crate) fn kv_train(device: Device, cache: Cache, of: Rows, slots: Range) -> PyResult<()> {
+    if device.0 < 0 {
+        let (layer, rows, slots) = host_rows(of, slots)?;
+        return on_host(cache, |cache| cache.train(layer, rows, slots));
+    }
+    let has_slots = slots.bytes > 0;
+    with(device, cache, |cache, stream| cache.train(stream, &rows(of), has_slots.then(|| on_gpu(slots))))
+}
+
+/// Returns the layer, rows and slots of tokens in host memory.
+fn host_rows<'a>(of: Rows, slots: Range) -> PyResult<(u32, HostRows<'a>, &'a [i64])> {
+    let (keys, values, _, token_stride, layer, _, tokens) = of;
+    let slots = numbers::<i64>(slots)?.get(..tokens as usize);
+    let slots = slots.ok_or_else(|| error::value("a slot for each token"))?;
+    Ok((
+        layer,
+        HostRows { keys: bytes(keys), values: bytes(values), stride: 2 * token_stride as usize },
+        slots,
+    ))
 }
 
 /// Appends tokens at slots (64-bit indices). On the CPU, to one layer.
 #[pyfunction]
 pub(crate) fn kv_append(device: Device, cache: Cache, of: Rows, slots: Range) -> PyResult<()> {
     if device.0 < 0 {
-        let (keys, values, _, token_stride, layer, _, tokens) = of;
-        let rows = HostRows { keys: bytes(keys), values: bytes(values), stride: 2 * token_stride as usize };
-        let slots = numbers::<i64>(slots)?;
-        let slots = slots.get(..tokens as usize).ok_or_else(|| error::value("a slot for each token"))?;
+        let (layer, rows, slots) = host_rows(of, slots)?;
         return on_host(cache, |cache| cache.append(layer, rows, slots));
     }
     with(device, cache, |cache, stream| cache.append(stream, &rows(of), on_gpu(slots)))

@@ -73,7 +73,7 @@ class PagedCache:
         slots = self.slots(first, keys.shape[1])
         rows = (span(keys), span(values), 0, row, layer, 1, tokens)
         if first == 0:
-            _native.kv_train(self.where, self.native, (*rows[:-1], min(tokens, 1024)))
+            _native.kv_train(self.where, self.native, (*rows[:-1], min(tokens, 1024)), None)
         _native.kv_append(self.where, self.native, rows, span(slots))
 
     def append_attend(self, layer: int, rows: torch.Tensor, rope: torch.Tensor, out: torch.Tensor, scale: float) -> None:

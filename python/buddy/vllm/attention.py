@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from vllm.config import VllmConfig, get_current_vllm_config
+from vllm.forward_context import get_forward_context, is_forward_context_available
 from vllm.logger import init_logger
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.platforms import current_platform
@@ -21,7 +22,7 @@ from vllm.v1.attention.backend import AttentionBackend, AttentionCGSupport, Atte
 from vllm.v1.attention.backends.fa_utils import get_flash_attn_version
 from vllm.v1.attention.backends.utils import split_decodes_and_prefills
 
-from .pages import WINDOW, LayerPages, attend_plain, scratch_bytes, token_bytes
+from .pages import LayerPages, attend_plain, scratch_bytes, token_bytes
 
 # Under vLLM's logger: its name is below `vllm`, so that the line is shown.
 logger = init_logger("vllm.buddy")
@@ -151,6 +152,8 @@ class BuddyMetadata(AttentionMetadata):
     table: torch.Tensor
     lengths: torch.Tensor
     scratch: torch.Tensor | None
+    # Rows of the longest prompt, if it can choose windows and shifts.
+    trains: slice | None = None
 
 
 class BuddyMetadataBuilder(AttentionMetadataBuilder[BuddyMetadata]):
@@ -188,12 +191,15 @@ class BuddyMetadataBuilder(AttentionMetadataBuilder[BuddyMetadata]):
         self.open_layers()
         decodes, prompts, decode_tokens, _ = split_decodes_and_prefills(of, decode_threshold=1)
         prefills: list[Prefill] = []
+        trains = None
         if prompts:
             # Precise for prompts, and for all sequences without speculative decoding.
             lengths = of.seq_lens_cpu_upper_bound if of.seq_lens_cpu_upper_bound is not None else of.seq_lens.cpu()
-            prefills = prefills_of(of.query_start_loc_cpu.tolist(), lengths.tolist(), decodes)
+            starts = of.query_start_loc_cpu.tolist()
+            prefills = prefills_of(starts, lengths.tolist(), decodes)
             copy_offsets(prefills, self.device)
-        return BuddyMetadata(min(decodes, decode_tokens), prefills, of.block_table_tensor, of.seq_lens, self.scratch)
+            trains = max((slice(*ends) for ends in zip(starts, starts[1:])), key=lambda rows: rows.stop - rows.start)
+        return BuddyMetadata(min(decodes, decode_tokens), prefills, of.block_table_tensor, of.seq_lens, self.scratch, trains)
 
 
 class BuddyAttention(AttentionImpl[BuddyMetadata]):
@@ -235,6 +241,9 @@ class BuddyAttention(AttentionImpl[BuddyMetadata]):
         """Appends the tokens of a batch."""
         if kv_cache.numel():
             self.open(kv_cache)
+            # One prompt's tokens: vLLM warms up with many sequences of the same two tokens.
+            if self.window is None and (rows := rows_that_train(layer)) is not None:
+                self.pages.train(key[rows], value[rows], slot_mapping[rows])
             self.pages.append(key, value, slot_mapping)
 
     def forward(self, layer, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kv_cache: torch.Tensor, attn_metadata: BuddyMetadata | None,
@@ -266,6 +275,13 @@ class BuddyAttention(AttentionImpl[BuddyMetadata]):
             out[a:b] = attend_plain(query[a:b], keys[c:d], values[c:d], self.scale)
 
 
+def rows_that_train(layer: Any) -> slice | None:
+    """Returns the rows of the current batch that can choose a layer's windows and shifts."""
+    batch = get_forward_context().attn_metadata if is_forward_context_available() else None
+    metadata = batch.get(layer.layer_name) if isinstance(batch, dict) else None
+    return None if metadata is None else metadata.trains
+
+
 class History:
     """Scratch memory for the plain keys and values of one sequence, shared by all layers."""
 
@@ -292,10 +308,13 @@ class History:
         return [half[: tokens * like[0].numel()].view(size) for half in self.memory.chunk(2)]
 
 
-def window_of(config: VllmConfig) -> int:
-    """Returns the window that ``additional_config={"buddy_kv_window": ...}`` asks for, or the default."""
+def window_of(config: VllmConfig) -> int | None:
+    """Returns the window that ``additional_config={"buddy_kv_window": ...}`` asks for; None to choose it
+    from the first tokens."""
     options = config.additional_config if isinstance(config.additional_config, dict) else {}
-    window = options.get("buddy_kv_window", WINDOW)
+    window = options.get("buddy_kv_window")
+    if window is None:
+        return None
     if not isinstance(window, int) or not 0 <= window <= 240:
         raise ValueError(f"buddy_kv_window is a number from 0 to 240, not {window!r}")
     return window

@@ -1,8 +1,8 @@
 """Packed keys and values of one attention layer, in memory that vLLM gives (docs/notes/vllm.md).
 
 A region holds the 96 bytes of every entry of its pages, then their nibbles. Overflow has a slot of
-32 bytes for each entry in pinned host memory: it is never full, and a value is never lost. Windows
-and fault have memory of their own.
+32 bytes for each entry in pinned host memory: it is never full, and a value is never lost. Windows,
+shifts and fault have memory of their own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import math
 import torch
 
 from .. import _native
-from ..kv import PageFormat
 from ..torch.layout import ENTRY
 from ..torch.ops import device_and_stream, is_dense, span
 from ..torch.pinned import pinned, unpin
 
-# The first exponent of every window, fixed: captured graphs must not train. Values from 2^-10 to
-# 2^6 are in it, and others have escapes or overflow (docs/notes/host-tier.md).
-WINDOW = PageFormat.window
+# A window that is not chosen yet (`kv.cuh`), and the rows that choose windows and shifts.
+UNUSED, TRAINED_ON = 255, range(64, 1025)
 
 
 def token_bytes(head: int) -> int:
@@ -51,7 +49,7 @@ class LayerPages:
     """The packed pages of a layer. ``region`` is its part of vLLM's KV cache: (pages, heads, tokens
     of a page, values), of which only the bytes count."""
 
-    def __init__(self, region: torch.Tensor, head: int, window: int = WINDOW):
+    def __init__(self, region: torch.Tensor, head: int, window: int | None = None):
         pages, heads, page_tokens, _ = region.shape
         self.region, self.shape = region, (1, pages, heads, head, page_tokens)
         entries, overflow, nibbles, windows = _native.kv_parts(self.shape)
@@ -68,7 +66,7 @@ class LayerPages:
         self.native = (self.shape, _native.Span(region, address, entries), span(self.overflow), _native.Span(region, address + entries, nibbles),
                        span(self.windows))
         _native.kv_clear(self.where, self.native)
-        self.windows[: 2 * heads] = window
+        self.windows[: 2 * heads] = UNUSED if window is None else window
 
     def __del__(self):
         # Kernels may still use the memory.
@@ -88,14 +86,26 @@ class LayerPages:
 
     def append(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Appends tokens (tokens, heads, head dimension) at their slots; negative slots are skipped."""
-        tokens, row = min(len(slots), len(keys)), self.shape[2] * self.shape[3]
+        if rows := self.rows(keys, values, slots, min(len(slots), len(keys))):
+            _native.kv_append(self.where, self.native, rows, span(slots))
+
+    def train(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+        """Chooses windows and shifts from tokens that are appended next, if none are chosen yet and the
+        tokens are enough, without a wait."""
+        tokens = min(len(slots), len(keys), TRAINED_ON[-1])
+        if tokens in TRAINED_ON and (rows := self.rows(keys, values, slots, tokens)):
+            _native.kv_train(self.where, self.native, rows, span(slots))
+
+    def rows(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor, tokens: int):
+        """Returns the first tokens as native functions take them; nothing for none."""
+        row = self.shape[2] * self.shape[3]
         if tokens == 0:
-            return
+            return None
         if not self.can_read(keys) or not self.can_read(values) or keys.stride(0) != values.stride(0):
             keys, values = keys.contiguous(), values.contiguous()
         stride = max(keys.stride(0), row)
         spans = [_native.Span(one, one.data_ptr(), 2 * ((tokens - 1) * stride + row)) for one in (keys, values)]
-        _native.kv_append(self.where, self.native, (*spans, 0, stride, 0, 1, tokens), span(slots))
+        return *spans, 0, stride, 0, 1, tokens
 
     def can_read(self, rows: torch.Tensor) -> bool:
         """Returns whether ``kv_append`` takes the strides and the address of rows."""

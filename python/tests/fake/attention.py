@@ -41,9 +41,9 @@ def number(driver, name):
 
 def viewed(driver):
     """Returns the view of the last cache: entries, overflow, nibbles, page table, fault, number of
-    entries; 96; windows; layers, pages, heads, entries of a head, tokens of a page."""
-    fields = struct.unpack("<6Q2IQ6I", bytes((ctypes.c_ubyte * 88).in_dll(driver, "fake_view")))
-    return fields[:7] + fields[8:14]
+    entries; 96; windows, shifts; layers, pages, heads, entries of a head, tokens of a page."""
+    fields = struct.unpack("<6Q2I2Q6I", bytes((ctypes.c_ubyte * 96).in_dll(driver, "fake_view")))
+    return fields[:7] + fields[8:15]
 
 
 def rows(count):
@@ -57,9 +57,9 @@ def test_a_layer_is_one_append_and_one_attention_without_clearing(driver):
     cache = LayerPages(region(), HEAD)
     entries = PAGES * HEADS * TOKENS * 4
     address = cache.region.data_ptr()
-    wanted = (address, cache.overflow.data_ptr(), address + 96 * entries, 0, cache.windows.data_ptr() + 128, entries, 96,
-              cache.windows.data_ptr(), 1, PAGES, HEADS, 2, TOKENS)
-    assert number(driver, "memsets") == 3 and cache.windows[: 2 * HEADS].tolist() == [117] * 4
+    wanted = (address, cache.overflow.data_ptr(), address + 96 * entries, 0, cache.windows.data_ptr() + 128 + 2 * HEADS * HEAD, entries, 96,
+              cache.windows.data_ptr(), cache.windows.data_ptr() + 128, 1, PAGES, HEADS, 2, TOKENS)
+    assert number(driver, "memsets") == 4 and cache.windows[: 2 * HEADS].tolist() == [255] * 4
     scratch = fake.aligned(scratch_bytes(cache.region, HEADS, HEAD, 3))
     keys, values = rows(3)
     slots, lengths, table = torch.tensor([0, 17, -1]), torch.tensor([1, 2, 0], dtype=torch.int32), torch.tensor([[0] * 4] * 3, dtype=torch.int32)

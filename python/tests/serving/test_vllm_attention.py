@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import block
 import torch
+from buddy import _native
 from buddy.vllm import attention, register
 from buddy.vllm.pages import LayerPages, attend_plain, token_bytes
 from vllm.config import set_current_vllm_config
@@ -237,6 +238,8 @@ def test_every_page_and_every_output_survives_random_schedules(head, kv_heads, g
         if number >= 60 and min(engine.counts.values()) >= 3:
             break
     assert min(engine.counts.values()) >= 3, engine.counts
+    # A prompt of 64 tokens or more chose the windows, after others were stored without.
+    assert all((layer.impl.pages.windows[: 2 * kv_heads] <= 240).all() for layer in engine.layers)
 
 
 @pytest.mark.parametrize("head, least", [(128, 1.326), (64, 1.319)])
@@ -259,6 +262,37 @@ def test_all_bit_patterns_survive():
     pages.append(keys, values, torch.arange(40) + 16)
     found = pages.read_new(torch.tensor([1, 2, 3], dtype=torch.int32), 40)
     assert all(torch.equal(one.view(torch.int16), two.view(torch.int16)) for one, two in zip(found, (keys, values)))
+
+
+def test_the_first_prompt_chooses_windows_and_shifts():
+    torch.manual_seed(3)
+    keys, values = (torch.randn(160, 2, 128).bfloat16() for _ in range(2))
+    keys[:, :, 7] *= 500
+    values[..., 64:] /= 64
+    overflows = []
+    for trains in (True, False):
+        pages = LayerPages(torch.zeros(12, 2, 16, token_bytes(128) // 2, dtype=torch.bfloat16), 128)
+        # A short prompt before, and slots of padding.
+        pages.append(keys[:9], values[:9], torch.arange(9))
+        if trains:
+            pages.train(keys[9:], values[9:], torch.cat([torch.full((30,), -1), torch.arange(30, 151)]))
+        pages.append(keys[9:], values[9:], torch.arange(9, 160))
+        found = pages.read_new(torch.arange(12, dtype=torch.int32), 160)
+        assert all(torch.equal(one, two) for one, two in zip(found, (keys, values)))
+        assert (pages.windows[:4] <= 240).all() if trains else (pages.windows[:4] == 254).all()
+        entries = _native.kv_parts(pages.shape)[0]
+        nibbles = pages.region.view(torch.uint8).flatten()[entries:]
+        overflows.append(int(((nibbles & 15) == 5).sum() + ((nibbles >> 4) == 5).sum()))
+    # Tokens were stored before, so that the large column has no shift: only the windows help.
+    assert overflows[0] < overflows[1]
+    pages = LayerPages(torch.zeros(12, 2, 16, token_bytes(128) // 2, dtype=torch.bfloat16), 128)
+    pages.train(keys, values, torch.arange(160))
+    shifts = pages.windows[128:][: 4 * 128].view(2, 2, 128)
+    assert (shifts[:, 0, 7] > 5).all() and (shifts[:, 1, :64] > 3).all() and not shifts[:, 1, 64:].any()
+    pages.append(keys, values, torch.arange(160))
+    assert all(torch.equal(one, two) for one, two in zip(pages.read_new(torch.arange(12, dtype=torch.int32), 160), (keys, values)))
+    nibbles = pages.region.view(torch.uint8).flatten()[entries:]
+    assert ((nibbles & 15) == 6).sum() + ((nibbles >> 4) == 6).sum() > 0.95 * 160 * 2 * 4
 
 
 def test_an_empty_sequence_gives_zeros():
@@ -370,7 +404,7 @@ def test_the_window_is_an_option(window, is_taken):
     (layer,) = make_layers(config, 1, 4, 2, 64)
     allocate([layer], config, 2)
     layer.impl.open(layer.kv_cache)
-    assert layer.impl.pages.windows[:4].tolist() == [window or 117] * 4
+    assert layer.impl.pages.windows[:4].tolist() == [window or 255] * 4
 
 
 def test_memory_with_gaps_is_refused():

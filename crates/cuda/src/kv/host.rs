@@ -4,14 +4,64 @@
 use std::ops::Range;
 
 use buddy_codec::{Bf16, Codec, Packed};
-use buddy_core::{ENTRY_BYTES, Entry, Nibble, Target};
+use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, Target};
 
-use super::shape::ALIGN;
+use super::shape::{ALIGN, ENTRY_VALUES};
 use crate::{Error, KvShape};
 
 /// Device and overflow bytes of an entry.
 const DEVICE: usize = Target::X4Over3.device_bytes();
 const OVERFLOW: usize = ENTRY_BYTES - DEVICE;
+const VALUES: usize = ENTRY_VALUES as usize;
+/// Windows that are not chosen yet, and limits of training, as in `kv.cuh`.
+const LAST_WINDOW: u8 = 240;
+const USED: u8 = 254;
+const UNUSED: u8 = 255;
+const TRAIN_TOKENS: usize = 64;
+const MOST_SHIFT: u8 = 24;
+const MOST_EXPONENT: u8 = 200;
+
+/// Returns an exponent less `by`, cyclic in 1 to 254: zeros, infinities and NaN stay.
+fn shift(exponent: u8, by: u8) -> u8 {
+    match exponent {
+        0 | 255 => exponent,
+        _ if exponent > by => exponent - by,
+        _ => exponent + (254 - by),
+    }
+}
+
+/// Reverts [`shift`].
+fn unshift(exponent: u8, by: u8) -> u8 {
+    if by == 0 { exponent } else { shift(exponent, 254 - by) }
+}
+
+/// Changes the exponents of an entry's values.
+fn change_exponents(entry: &mut Entry, shifts: &[u8], change: fn(u8, u8) -> u8) {
+    for (value, &by) in entry.as_chunks_mut::<2>().0.iter_mut().zip(shifts) {
+        let bits = u16::from_le_bytes(*value);
+        let exponent = change((bits >> 7) as u8, by);
+        *value = (bits & 0x807f | u16::from(exponent) << 7).to_le_bytes();
+    }
+}
+
+/// Returns the shifts of a head's values from those of some tokens, and whether any value may have
+/// one. A column whose largest exponent exceeds the typical one by more than one is shifted to that. A
+/// quarter of the columns that are not zero are smaller than the typical one.
+fn shifts_of(tokens: &[&[u8]], is_used: bool) -> (Vec<u8>, bool) {
+    let mut most = vec![0; tokens[0].len() / 2];
+    for token in tokens {
+        for (most, value) in most.iter_mut().zip(token.as_chunks::<2>().0) {
+            let exponent = (u16::from_le_bytes(*value) >> 7) as u8;
+            *most = if exponent == 255 { *most } else { exponent.max(*most) };
+        }
+    }
+    let mut sorted: Vec<u8> = most.iter().copied().filter(|&one| one != 0).collect();
+    sorted.sort_unstable();
+    let base = sorted.get(sorted.len() / 4).map_or(0, |typical| typical + 1);
+    let is_shifted = !is_used && sorted.last().is_none_or(|&greatest| greatest <= MOST_EXPONENT);
+    let shift = |one: u8| if is_shifted { one.saturating_sub(base).min(MOST_SHIFT) } else { 0 };
+    (most.into_iter().map(shift).collect(), is_shifted)
+}
 
 /// A KV cache over memory of the caller.
 #[derive(Debug)]
@@ -59,13 +109,51 @@ impl<'a> HostKv<'a> {
         Ok(Self { shape, entries, overflow, nibbles, windows })
     }
 
-    /// Fills all tokens with zeros and resets the windows to those of an untrained codec.
+    /// Fills all tokens with zeros, resets the windows to those of an untrained codec, and the shifts to
+    /// zero.
     pub fn clear(&mut self) {
         let bytes = self.shape.bytes();
-        let fault = (bytes.windows - ALIGN) as usize;
+        let (shifts, fault) = (self.shape.shifts() as usize, (bytes.windows - ALIGN) as usize);
         self.nibbles[..bytes.nibbles as usize].fill(0);
-        self.windows[..fault].fill(Bf16::default().window());
+        self.windows[..shifts].fill(Bf16::default().window());
+        self.windows[shifts..fault].fill(0);
         self.windows[fault..bytes.windows as usize].fill(0xff);
+    }
+
+    /// Chooses windows and shifts of a layer from tokens, as [`super::KvCache::train`] with slots: only
+    /// where none is chosen yet, from those whose slot is not negative.
+    ///
+    /// # Errors
+    /// As for [`Self::append`].
+    pub fn train(&mut self, layer: u32, rows: HostRows<'_>, slots: &[i64]) -> Result<(), Error> {
+        let (row, heads) = (self.check_rows(layer, rows, slots)?, self.shape.heads);
+        let tokens: Vec<usize> = (0..slots.len()).filter(|&token| slots[token] >= 0).collect();
+        if tokens.len() < TRAIN_TOKENS {
+            return Ok(());
+        }
+        for (head, which) in (0..heads).flat_map(|head| [(head, 0), (head, 1)]) {
+            let window = self.window_at(layer, head, which);
+            let is_used = match self.windows[window] {
+                USED => true,
+                UNUSED => false,
+                _ => continue,
+            };
+            let plain = if which == 0 { rows.keys } else { rows.values };
+            let size = row / heads as usize;
+            let of_token = |token: &usize| &plain[token * rows.stride + head as usize * size..][..size];
+            let values: Vec<&[u8]> = tokens.iter().map(of_token).collect();
+            let (found, is_shifted) = shifts_of(&values, is_used);
+            let mut entries: Vec<Entry> = values.iter().flat_map(|one| one.as_chunks().0).copied().collect();
+            for (at, entry) in entries.iter_mut().enumerate() {
+                let first = at * VALUES % found.len();
+                change_exponents(entry, &found[first..first + VALUES], shift);
+            }
+            let most = if is_shifted { MOST_EXPONENT } else { LAST_WINDOW };
+            self.windows[window] = Bf16::train(&entries).window().min(most);
+            let at = self.shift_at(layer, head, which);
+            self.windows[at..at + found.len()].copy_from_slice(&found);
+        }
+        Ok(())
     }
 
     /// Appends tokens to a layer: row i to slot `slots[i]`. Slots out of range are skipped.
@@ -74,11 +162,7 @@ impl<'a> HostKv<'a> {
     /// [`Error::Kv`] if the layer, a row or a window does not exist.
     pub fn append(&mut self, layer: u32, rows: HostRows<'_>, slots: &[i64]) -> Result<(), Error> {
         let shape = self.shape;
-        let row = self.row_bytes(layer)?;
-        let need = slots.len().checked_sub(1).map_or(0, |last| last * rows.stride + row);
-        if rows.keys.len() < need || rows.values.len() < need {
-            return Err(Error::Kv(format!("{} tokens do not fit the rows given", slots.len())));
-        }
+        let row = self.check_rows(layer, rows, slots)?;
         for (token, &slot) in slots.iter().enumerate() {
             let slots = u64::from(shape.pages) * u64::from(shape.page_tokens);
             let Some(slot) = u64::try_from(slot).ok().filter(|&slot| slot < slots) else { continue };
@@ -126,15 +210,25 @@ impl<'a> HostKv<'a> {
 
     /// Appends a head's key or value: page, head, token of the page, and 0 for keys or 1 for values.
     fn append_head(&mut self, layer: u32, at: (u32, u32, u32, u32), values: &[u8]) -> Result<(), Error> {
+        let window = self.window_at(layer, at.1, at.3);
+        if self.windows[window] == UNUSED {
+            self.windows[window] = USED;
+        }
         let (codec, mut packed) = (self.codec(layer, at)?, Packed::default());
         for (part, entry) in values.as_chunks::<ENTRY_BYTES>().0.iter().enumerate() {
-            codec.pack(entry, &mut packed);
-            let places = self.places(layer, at, part);
-            let (bytes, device) = (packed.bytes(), packed.bytes().len().min(DEVICE));
+            let mut entry = *entry;
+            change_exponents(&mut entry, self.shifts(layer, at, part), shift);
+            codec.pack(&entry, &mut packed);
+            let (mut nibble, mut bytes) = (packed.nibble(), packed.bytes());
+            // Only a window that is chosen later could hold it.
+            if self.windows[window] > LAST_WINDOW && nibble.layout() == Layout::B {
+                (nibble, bytes) = (Nibble::new(SizeClass::Raw, Layout::A), &entry);
+            }
+            let (places, device) = (self.places(layer, at, part), bytes.len().min(DEVICE));
             self.entries[places.0][..device].copy_from_slice(&bytes[..device]);
             self.overflow[places.1][..bytes.len() - device].copy_from_slice(&bytes[device..]);
-            let (byte, shift) = places.2;
-            self.nibbles[byte] = self.nibbles[byte] & !(15 << shift) | packed.nibble().bits() << shift;
+            let (byte, bit) = places.2;
+            self.nibbles[byte] = self.nibbles[byte] & !(15 << bit) | nibble.bits() << bit;
         }
         Ok(())
     }
@@ -150,6 +244,7 @@ impl<'a> HostKv<'a> {
             let nibble = Nibble::from_bits(self.nibbles[byte] >> shift & 15)
                 .map_err(|error| wrong(error.to_string()))?;
             *to = codec.unpack(nibble, &slot).map_err(|error| wrong(error.to_string()))?;
+            change_exponents(to, self.shifts(layer, at, part), unshift);
         }
         Ok(())
     }
@@ -166,8 +261,35 @@ impl<'a> HostKv<'a> {
         (range(DEVICE), range(OVERFLOW), (entry / 2, entry % 2 * 4))
     }
 
+    /// Returns the place of a window.
+    fn window_at(&self, layer: u32, head: u32, which: u32) -> usize {
+        ((layer * self.shape.heads + head) * 2 + which) as usize
+    }
+
+    /// Returns the place of the shifts of a head.
+    fn shift_at(&self, layer: u32, head: u32, which: u32) -> usize {
+        self.shape.shifts() as usize + self.window_at(layer, head, which) * self.shape.head_values as usize
+    }
+
+    /// Returns the shifts of an entry.
+    fn shifts(&self, layer: u32, (_, head, _, which): (u32, u32, u32, u32), part: usize) -> &[u8] {
+        &self.windows[self.shift_at(layer, head, which) + part * VALUES..][..VALUES]
+    }
+
+    /// Returns the bytes of a token's keys. Fails if the layer or a row does not exist.
+    fn check_rows(&self, layer: u32, rows: HostRows<'_>, slots: &[i64]) -> Result<usize, Error> {
+        let row = self.row_bytes(layer)?;
+        let need = slots.len().checked_sub(1).map_or(0, |last| last * rows.stride + row);
+        if rows.keys.len() < need || rows.values.len() < need {
+            return Err(Error::Kv(format!("{} tokens do not fit the rows given", slots.len())));
+        }
+        Ok(row)
+    }
+
     fn codec(&self, layer: u32, (_, head, _, which): (u32, u32, u32, u32)) -> Result<Codec, Error> {
-        let window = self.windows[((layer * self.shape.heads + head) * 2 + which) as usize];
+        let window = self.windows[self.window_at(layer, head, which)];
+        // Without a window, no entry is in layout B.
+        let window = if window >= USED { LAST_WINDOW } else { window };
         Ok(Codec::Bf16(Bf16::new(window).map_err(|error| Error::Kv(error.to_string()))?))
     }
 
@@ -213,6 +335,59 @@ mod tests {
         let mut to = [0, 1].map(|_| vec![0; range.1 as usize * ROW]);
         cache.read(layer, pages, range, to.each_mut().map(Vec::as_mut_slice)).unwrap();
         to
+    }
+
+    /// Every exponent comes back; zeros, infinities and NaN stay what they are.
+    #[test]
+    fn shifts_of_exponents_are_reverted() {
+        for by in 0..=MOST_SHIFT {
+            let shifted: Vec<u8> = (0..=255).map(|exponent| shift(exponent, by)).collect();
+            assert_eq!((shifted[0], shifted[255], shifted[254]), (0, 255, 254 - by));
+            assert!((0..=255).all(|exponent| unshift(shifted[exponent as usize], by) == exponent));
+        }
+    }
+
+    /// Columns that are larger than others have the shifts that training chose, also where exponents
+    /// wrap around; and tokens that were stored before have none.
+    #[test]
+    fn trained_shifts_make_columns_alike_and_lose_nothing() {
+        for stored in [0, 3] {
+            let (mut memory, mut keys, mut values) = (memory(), Vec::new(), Vec::new());
+            let slots: Vec<i64> = (0..70).map(|token| if token < 48 { token } else { 999 }).collect();
+            for token in 0..70u16 {
+                for value in 0..ROW as u16 / 2 {
+                    let exponent = 120 + (token * 7 + value * 3) % 5 + if value % 128 == 77 { 9 } else { 0 };
+                    let bits = (token * 31) & 0x807f | exponent << 7;
+                    keys.extend((if (token, value % 128) == (20, 77) { 5 << 7 } else { bits }).to_le_bytes());
+                    values.extend((bits | 0x8000).to_le_bytes());
+                }
+            }
+            let mut cache = over(&mut memory);
+            cache.clear();
+            cache.windows[..4 * 2].fill(UNUSED);
+            let rows = HostRows { keys: &keys, values: &values, stride: ROW };
+            cache.append(1, rows, &slots[..stored]).unwrap();
+            cache.train(1, rows, &slots[..TRAIN_TOKENS - 1]).unwrap();
+            assert!(
+                cache.windows[4..8].iter().all(|&window| window == if stored == 0 { UNUSED } else { USED })
+            );
+            cache.train(1, rows, &slots).unwrap();
+            let shifts = |head, which| &cache.windows[cache.shift_at(1, head, which)..][..128];
+            assert_eq!(shifts(1, 0)[77], if stored == 0 { 8 } else { 0 });
+            assert!(shifts(1, 0).iter().filter(|&&by| by != 0).count() == usize::from(stored == 0));
+            assert!(cache.windows[4..8].iter().all(|&window| (100..=120).contains(&window)));
+            let chosen = cache.windows.to_vec();
+            cache
+                .append(
+                    1,
+                    HostRows { keys: &keys[stored * ROW..], values: &values[stored * ROW..], stride: ROW },
+                    &slots[stored..48],
+                )
+                .unwrap();
+            cache.train(1, HostRows { keys: &values, values: &keys, stride: ROW }, &slots).unwrap();
+            assert!(*cache.windows == *chosen, "what is chosen stays");
+            assert!(read(&cache, 1, &[0, 1, 2], (0, 48)) == [&keys[..48 * ROW], &values[..48 * ROW]]);
+        }
     }
 
     #[test]

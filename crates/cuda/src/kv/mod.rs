@@ -43,6 +43,7 @@ pub struct KvView {
     /// Addresses of its entries.
     pub memory: Memory,
     windows: u64,
+    shifts: u64,
     layers: u32,
     pages: u32,
     heads: u32,
@@ -151,16 +152,18 @@ impl<'a> KvCache<'a> {
         self.shape
     }
 
-    /// Fills all tokens with zeros and resets the windows to those of an untrained codec.
+    /// Fills all tokens with zeros, resets the windows to those of an untrained codec, and the shifts to
+    /// zero.
     ///
     /// # Errors
     /// A driver error.
     pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
         let bytes = self.shape.bytes();
-        let fault = bytes.windows - ALIGN;
+        let (shifts, fault) = (self.shape.shifts(), bytes.windows - ALIGN);
         let parts = [
             (self.memory.metadata.part(0..bytes.nibbles), 0),
-            (self.windows.part(0..fault), Bf16::default().window()),
+            (self.windows.part(0..shifts), Bf16::default().window()),
+            (self.windows.part(shifts..fault), 0),
             (self.windows.part(fault..bytes.windows), 0xff),
         ];
         for (span, value) in parts {
@@ -169,21 +172,30 @@ impl<'a> KvCache<'a> {
         Ok(())
     }
 
-    /// Chooses the windows of the rows' layers from these tokens, for each head's keys and values.
-    /// Call it before the first append to these layers, and never after: stored tokens are read
-    /// with their windows.
+    /// Chooses the windows and shifts of the rows' layers from these tokens, for each head's keys and
+    /// values. Stored tokens are read with them. So call it before the first append to these layers,
+    /// and never after; or with the tokens' slots, as for [`Self::append`], and at any time: then it
+    /// chooses only what is not chosen yet, from at least 64 tokens whose slot is not negative.
     ///
     /// # Errors
     /// [`Error::Kv`], [`Error::Shape`], or a driver error.
-    pub fn train(&self, on: &CudaStream, rows: &KvRows<'_>) -> Result<(), Error> {
+    pub fn train(
+        &self,
+        on: &CudaStream,
+        rows: &KvRows<'_>,
+        slots: Option<DeviceSpan<'_>>,
+    ) -> Result<(), Error> {
         let view = rows.check(self.shape)?;
+        if let Some(slots) = slots {
+            fits(slots, 8 * u64::from(rows.tokens), 8, "a slot of 8 bytes for each token")?;
+        }
         let blocks = u64::from(rows.layers) * u64::from(self.shape.heads) * 2;
         // SAFETY: the arguments of `kv_train`, checked above.
         let started = unsafe {
             overlapping(Launch::row(blocks, TRAIN_THREADS)).start(
                 on,
                 &self.kernels.train,
-                &(self.view(), view),
+                &(self.view(), view, slots.map_or(0, DeviceSpan::address)),
             )
         };
         self.gpu.check("start training", started)
@@ -257,7 +269,8 @@ impl<'a> KvCache<'a> {
             device_bytes: Target::X4Over3.device_bytes() as u32,
             reserved: 0,
         };
-        KvView { memory, windows, layers, pages, heads, parts: self.shape.parts(), page_tokens, reserved: 0 }
+        let (shifts, parts) = (windows + self.shape.shifts(), self.shape.parts());
+        KvView { memory, windows, shifts, layers, pages, heads, parts, page_tokens, reserved: 0 }
     }
 }
 

@@ -5,7 +5,7 @@ use buddy_core::{ENTRY_BYTES, Target};
 use crate::{DeviceSpan, Error};
 
 /// Values of an entry: half a head of 128, or one of 64.
-const ENTRY_VALUES: u32 = ENTRY_BYTES as u32 / 2;
+pub(super) const ENTRY_VALUES: u32 = ENTRY_BYTES as u32 / 2;
 /// Tokens of an mma tile; `kv.cuh` has the same.
 pub(crate) const SIXTEEN: u32 = 16;
 /// Alignment of the regions.
@@ -33,11 +33,11 @@ pub struct KvBytes {
     pub entries: u64,
     /// A slot of 32 bytes for each entry, in pinned host memory or in device memory.
     pub overflow: u64,
-    /// Device memory: four bits for each entry, the windows, and the fault.
+    /// Device memory: four bits for each entry, the windows, the shifts, and the fault.
     pub metadata: u64,
     /// The four bits for each entry alone, if the windows have memory of their own.
     pub nibbles: u64,
-    /// Device memory: the windows and the fault.
+    /// Device memory: the windows, the shifts and the fault.
     pub windows: u64,
 }
 
@@ -109,8 +109,15 @@ impl KvShape {
     /// Returns the offsets of windows and faults in the metadata, and its size.
     pub(crate) fn metadata(self) -> [u64; 3] {
         let windows = (self.entries() / 2).next_multiple_of(ALIGN);
-        let fault = windows + self.windows().next_multiple_of(ALIGN);
+        let fault =
+            windows + self.shifts() + (self.windows() * u64::from(self.head_values)).next_multiple_of(ALIGN);
         [windows, fault, fault + ALIGN]
+    }
+
+    /// Returns the offset of the shifts behind the windows: a byte for each value of each window's
+    /// heads.
+    pub(crate) fn shifts(self) -> u64 {
+        self.windows().next_multiple_of(ALIGN)
     }
 
     /// Returns the memory that a cache of this shape needs.
@@ -172,7 +179,7 @@ mod tests {
         let bytes = SHAPE.check().unwrap().bytes();
         assert_eq!(bytes.entries, plain / 4 * 3);
         assert_eq!(bytes.overflow, plain / 4);
-        assert_eq!(bytes.metadata, plain / 256 + 32 * 8 * 2 + 128);
+        assert_eq!(bytes.metadata, plain / 256 + 32 * 8 * 2 * (1 + 128) + 128);
         assert_eq!(bytes.nibbles + bytes.windows, bytes.metadata);
     }
 

@@ -221,7 +221,7 @@ impl<'a> Sequences<'a> {
         if total == 0 {
             return Ok(());
         }
-        cache.train(stream, &self.rows(0, total.min(TRAINED_ON)))?;
+        cache.train(stream, &self.rows(0, total.min(TRAINED_ON)), None)?;
         let arguments =
             (cache.view(), at(&self.keys), at(&self.values), at(&self.slots), 0u32, total, at(&self.plain));
         let threads = 2 * self.case.plain_bytes() / 16;

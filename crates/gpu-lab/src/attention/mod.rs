@@ -272,7 +272,7 @@ fn measure_append(lab: &Lab) -> Result<[f64; 2], Error> {
         }
     };
     cache.clear(&lab.stream)?;
-    cache.train(&lab.stream, &rows(0, layers))?;
+    cache.train(&lab.stream, &rows(0, layers), None)?;
     let append = |rows: &KvRows<'_>| cache.append(&lab.stream, rows, slots_at.all()).map_err(Error::from);
     let at_once = lab.graph(|| append(&rows(0, layers)))?;
     let by_layer = lab.graph(|| (0..layers).try_for_each(|layer| append(&rows(layer, 1))))?;
