@@ -65,14 +65,20 @@ class PagedCache:
         """Returns the slots of ``count`` tokens from ``first`` on, sequence by sequence."""
         return self.slot_table[:, first : first + count].reshape(-1)
 
-    def append(self, layer: int, keys: torch.Tensor, values: torch.Tensor, first: int) -> None:
+    def clear(self) -> None:
+        """Removes every token; windows may be trained again."""
+        _native.kv_clear(self.where, self.native)
+        self.lengths.zero_()
+
+    def append(self, layer: int, keys: torch.Tensor, values: torch.Tensor, first: int, sequence: int | None = None) -> None:
         """Appends tokens (sequences, tokens, heads, head dimension) to a layer at position
-        ``first``. Position 0 trains its windows."""
+        ``first``, or to one ``sequence`` alone. Position 0, of all or of sequence 0, trains the
+        layer's windows: call it first."""
         keys, values = keys.contiguous(), values.contiguous()
         tokens, row = keys.shape[0] * keys.shape[1], self.kv_heads * self.head
-        slots = self.slots(first, keys.shape[1])
+        slots = self.slots(first, keys.shape[1]) if sequence is None else self.slot_table[sequence, first : first + tokens]
         rows = (span(keys), span(values), 0, row, layer, 1, tokens)
-        if first == 0:
+        if first == 0 and not sequence:
             _native.kv_train(self.where, self.native, (*rows[:-1], min(tokens, 1024)), None)
         _native.kv_append(self.where, self.native, rows, span(slots))
 

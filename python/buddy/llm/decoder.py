@@ -1,8 +1,8 @@
 """A decode loop with compressed weights and KV cache: one CUDA graph, captured once and replayed
 for every token.
 
-Seven launches per layer. Each overlaps the end of the previous one, and linear layers prefetch
-their weights.
+Seven launches per layer, and two for norms of queries and keys. Each overlaps the end of the
+previous one, and linear layers prefetch their weights.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Iterable
 
 import torch
+from torch.nn import functional
 
 from .. import _native
 from ..torch import PackedTensor, linear_scratch_bytes, pack_weight
@@ -24,6 +25,11 @@ MATRICES = ("qkv", "o", "gate_up", "down")
 # Gate rows and up rows alternate in groups of this size, so that the linear kernel's epilogue can
 # apply SwiGLU.
 GROUP = 8
+
+
+def interleaves(inner: int) -> bool:
+    """Returns whether the rows of gate and up can alternate."""
+    return inner % GROUP == 0
 
 
 def interleave_gate_up(gate_up: torch.Tensor) -> torch.Tensor:
@@ -44,10 +50,15 @@ def packed_layer(layer: dict[str, torch.Tensor]) -> dict[str, torch.Tensor | Pac
 
 
 class Decoder:
-    """Greedy decoding of a model on one GPU."""
+    """Decoding of a model on one GPU, greedy unless another chooses from ``logits``.
+
+    A layer holds the matrices of ``packed_layer`` with their biases (``qkv_bias``, ``o_bias``,
+    ``down_bias``) and, as in Qwen3, ``q_norm`` and ``k_norm``. ``rope`` is a table as that of
+    ``rope_table``, which is the default.
+    """
 
     def __init__(self, shape: Shape, layers: Iterable[dict], embedding: PackedTensor, head: PackedTensor, norm: torch.Tensor,
-                 cache: PagedCache):
+                 cache: PagedCache, rope: torch.Tensor | None = None):
         self.shape, self.cache = shape, cache
         self.layers, self.embedding, self.head, self.norm = list(layers), embedding, head, norm
         device, rows = cache.device, cache.sequences
@@ -58,7 +69,7 @@ class Decoder:
         self.logits = zeros(rows, shape.vocabulary)
         self.history = zeros(rows, cache.capacity, dtype=torch.int32)
         self.entries = zeros(rows, shape.hidden // 64, dtype=torch.int32)
-        self.rope = shapes.rope_table(shape, cache.capacity, device)
+        self.rope = shapes.rope_table(shape, cache.capacity, device) if rope is None else rope
         # Layers of one shape can share scratch memory, others cannot.
         kinds = {one.shape: one for one in [*(self.layers[0][name] for name in MATRICES), head]}
         self.scratch = {shape: zeros(linear_scratch_bytes(one, rows), dtype=torch.uint8) for shape, one in kinds.items()}
@@ -70,19 +81,36 @@ class Decoder:
         matrices = [layer[name] for layer in self.layers for name in MATRICES] + [self.embedding, self.head]
         return sum(one.nbytes for one in {id(one): one for one in matrices}.values())
 
-    def linear(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor, swiglu: bool = False) -> None:
-        format = (weight.codec, weight.target, weight.row)
-        _native.linear_prefetched(self.where, format, (span(weight.data), weight.plain_bytes), span(x), span(y),
-                             span(self.scratch[weight.shape]), swiglu)
+    def linear(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor, swiglu: bool = False, bias: torch.Tensor | None = None) -> None:
+        format, weights, scratch = (weight.codec, weight.target, weight.row), (span(weight.data), weight.plain_bytes), span(self.scratch[weight.shape])
+        if bias is None:
+            _native.linear_prefetched(self.where, format, weights, span(x), span(y), scratch, swiglu)
+        else:
+            _native.linear(self.where, format, weights, span(x), span(bias), span(y), scratch, None, True, swiglu)
 
     def normalise(self, added: torch.Tensor | None, weight: torch.Tensor) -> None:
         stream = span(self.stream)
         spans = [stream, None if added is None else span(added), span(weight), span(self.x), stream]
         _native.decode_norm(self.where, spans, self.shape.epsilon)
 
+    def normalise_heads(self, first: int, count: int, weight: torch.Tensor) -> None:
+        """Applies RMSNorm to each of these heads of ``qkv``, in place."""
+        heads = self.qkv.view(len(self.qkv), -1, self.shape.head)[:, first : first + count]
+        if len(heads) == 1:
+            there = span(heads)
+            _native.decode_norm(self.where, [there, None, span(weight), there, there], self.shape.epsilon)
+        else:  # the rows of several sequences are apart
+            heads.copy_(weight * functional.rms_norm(heads.float(), (self.shape.head,), None, self.shape.epsilon).to(heads.dtype))
+
     def step(self) -> None:
         """Enqueues one step: reads the tokens in ``entries``, selects the next ones and increments
         the lengths."""
+        self.forward()
+        spans = [span(one) for one in [self.logits, self.history, self.cache.lengths, self.entries]]
+        _native.decode_argmax(self.where, spans)
+
+    def forward(self) -> None:
+        """Enqueues the logits of the tokens in ``entries``."""
         self.where, shape, cache = device_and_stream(self.x), self.shape, self.cache
         format = (self.embedding.codec, self.embedding.target, self.embedding.row)
         _native.gather(self.where, format, (span(self.embedding.data), self.embedding.plain_bytes), span(self.entries),
@@ -90,17 +118,18 @@ class Decoder:
         added = None
         for number, layer in enumerate(self.layers):
             self.normalise(added, layer["norm"])
-            self.linear(layer["qkv"], self.x, self.qkv)
+            self.linear(layer["qkv"], self.x, self.qkv, bias=layer.get("qkv_bias"))
+            if "q_norm" in layer:
+                self.normalise_heads(0, shape.heads, layer["q_norm"])
+                self.normalise_heads(shape.heads, shape.kv_heads, layer["k_norm"])
             cache.append_attend(number, self.qkv, self.rope, self.attended, shape.head**-0.5)
-            self.linear(layer["o"], self.attended, self.y)
+            self.linear(layer["o"], self.attended, self.y, bias=layer.get("o_bias"))
             self.normalise(self.y, layer["inner_norm"])
             self.linear(layer["gate_up"], self.x, self.inner, swiglu=True)
-            self.linear(layer["down"], self.inner, self.y)
+            self.linear(layer["down"], self.inner, self.y, bias=layer.get("down_bias"))
             added = self.y
         self.normalise(added, self.norm)
         self.linear(self.head, self.x, self.logits)
-        spans = [span(one) for one in [self.logits, self.history, cache.lengths, self.entries]]
-        _native.decode_argmax(self.where, spans)
 
     def ask(self, tokens: torch.Tensor) -> None:
         """Sets the input tokens of the next step, one per sequence, and appends them to the
