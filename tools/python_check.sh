@@ -123,7 +123,7 @@ torch() {
     fetch
     PYTHONPATH=$(folder_of "$locked"):$(folder_of "$diffusers"):$(folder_of "$scipy") tests newest python/tests
     PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests oldest \
-        python/tests/test_{transformers,experts,derived,adapters,loading_memory}.py
+        python/tests/test_{transformers,experts,derived,adapters,llm,loading_memory}.py
 }
 
 # Not a step of CI: PyTorch 2.8 brings another 5 GB of CUDA libraries.

@@ -21,11 +21,11 @@ except PackageNotFoundError:  # from a source tree
     __version__ = "0"
 
 __all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "CheckedModel", "Fit", "Outcome", "PackedModel", "Profile", "Simulation", "analyze",
-           "kv", "pack_model", "profile", "simulate", "sparse", "torch", "unpack_model", "verify_model"]
+           "kv", "llm", "pack_model", "profile", "simulate", "sparse", "torch", "unpack_model", "verify_model"]
 
 
 def __getattr__(name):
     # Imports PyTorch or NumPy on first use.
-    if name in ("kv", "sparse", "torch"):
+    if name in ("kv", "llm", "sparse", "torch"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'buddy' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from .layout import TILE_ROWS
 def can_pack(module: nn.Module) -> bool:
     """Returns whether a module computes the same with a packed weight, and has one that can be
     packed now."""
-    return has_packed_form(module) and _is_packable(module.weight)
+    return has_packed_form(module) and is_packable(module.weight)
 
 
 def has_packed_form(module: nn.Module) -> bool:
@@ -26,7 +26,8 @@ def has_packed_form(module: nn.Module) -> bool:
     return type(module) in (nn.Linear, nn.Embedding) or base_of(type(module)) is not None
 
 
-def _is_packable(weight: torch.Tensor) -> bool:
+def is_packable(weight: torch.Tensor) -> bool:
+    """Returns whether a plain weight can be packed as a matrix now."""
     return weight.dtype == torch.bfloat16 and weight.dim() == 2 and fills_tiles(weight) and not weight.is_meta
 
 
