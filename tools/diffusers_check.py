@@ -6,8 +6,8 @@ a denoising step.
     tools/diffusers_check.py                        # or with names of models, and --json RECORD
 
 Weights are random. A model and its packed copy are both on the GPU and run in turn, --rounds times;
-the record holds every time and the medians. With --tiny, or without a GPU, shapes are small. Not run
-on a GPU yet.
+the record holds every time and the medians, and is written after every result. No model and no round
+starts after --limit seconds. With --tiny, or without a GPU, shapes are small. Not run on a GPU yet.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def step(model, inputs):
     return time.perf_counter() - started, found
 
 
-def check(name, tiny, rounds):
+def check(row, say, late, name, tiny, rounds):
     """Measures one model, plain and packed."""
     torch.manual_seed(3)
     before, dtype = used(), torch.get_default_dtype()
@@ -92,21 +92,22 @@ def check(name, tiny, rounds):
     plain.to(torch.bfloat16).eval()
     middle = used()
     packed = compress_(copy.deepcopy(plain))
-    row = {"model": name, "parameters": plain.num_parameters(), "plain_bytes": middle - before, "packed_bytes": used() - middle}
+    say(parameters=plain.num_parameters(), plain_bytes=middle - before, packed_bytes=used() - middle)
     exact = compress_(copy.deepcopy(plain), exact=True)
-    row["exact_same_bits"] = bool(torch.equal(step(exact, inputs)[1], step(plain, inputs)[1]))
+    say(exact_same_bits=bool(torch.equal(step(exact, inputs)[1], step(plain, inputs)[1])))
     del exact
     wanted, found = step(plain, inputs)[1].float(), step(packed, inputs)[1].float()
-    row |= {"apart": (found - wanted).abs().max().item(), "spread": wanted.std().item()}
+    say(apart=(found - wanted).abs().max().item(), spread=wanted.std().item())
     seconds = {"plain": [], "packed": []}
     for _ in range(rounds):
+        if late():
+            say(late=True)
+            break
         for kind, model in [("plain", plain), ("packed", packed)]:
             seconds[kind].append(step(model, inputs)[0])
-    for kind, all_seconds in seconds.items():
-        row[f"{kind}_step_s"] = {"median": statistics.median(all_seconds), "all": all_seconds}
-    row["packed_over_plain"] = row["packed_step_s"]["median"] / row["plain_step_s"]["median"]
-    print(json.dumps(row), flush=True)
-    return row
+        medians = {kind: statistics.median(all_seconds) for kind, all_seconds in seconds.items()}
+        row |= {f"{kind}_step_s": {"median": medians[kind], "all": all_seconds} for kind, all_seconds in seconds.items()}
+        say(packed_over_plain=medians["packed"] / medians["plain"])
 
 
 def main():
@@ -115,12 +116,26 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="measurements, plain and packed in turn")
     parser.add_argument("--tiny", action="store_true", help="small shapes")
     parser.add_argument("--json", help="file for the record")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="start no model and no round after this many seconds")
     asked = parser.parse_args()
-    rows = [check(name, asked.tiny or DEVICE.type == "cpu", asked.rounds) for name in asked.models]
-    if asked.json:
-        record = {"gpu": torch.cuda.get_device_name() if DEVICE.type == "cuda" else None, "torch": torch.__version__,
-                  "diffusers": diffusers.__version__, "models": rows}
-        pathlib.Path(asked.json).write_text(json.dumps(record, indent=1) + "\n")
+    record = {"gpu": torch.cuda.get_device_name() if DEVICE.type == "cuda" else None, "torch": torch.__version__,
+              "diffusers": diffusers.__version__, "models": []}
+    ends = time.perf_counter() + asked.limit
+    late = lambda: time.perf_counter() > ends
+    for name in asked.models:
+        row = {"model": name}
+        record["models"].append(row)
+
+        def say(**more):
+            row.update(more)
+            print(json.dumps({"model": name} | more), flush=True)
+            if asked.json:
+                pathlib.Path(asked.json).write_text(json.dumps(record, indent=1) + "\n")
+
+        if late():
+            say(late=True)
+        else:
+            check(row, say, late, name, asked.tiny or DEVICE.type == "cpu", asked.rounds)
 
 
 if __name__ == "__main__":

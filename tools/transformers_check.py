@@ -7,9 +7,10 @@ bits, memory, speed.
 
 Weights are random. Each model is written to a folder, loaded plain and packed, and generates tokens
 in every way. With --speed it measures only tokens per second, eager, compiled (static cache) and
-with a BuddyCache: a model and its packed copy are both on the GPU and run in turn, --rounds times,
-within --limit. The record holds every rate and the medians. With --tiny, or without a GPU, shapes
-are small.
+with a BuddyCache: a model and its packed copy are both on the GPU and run in turn, --rounds times.
+The record holds every rate and the medians, and is written after every result. Nothing starts after
+--limit seconds; what is left out is named as `late`. With --tiny, or without a GPU, shapes are
+small. tools/llm_check.py measures `buddy.llm` beside them.
 """
 
 import argparse
@@ -43,6 +44,29 @@ MODELS = {
         num_hidden_layers=layers or 26, sliding_window=512, max_position_embeddings=8192),
 }
 TINY = dict(vocab_size=512, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2, head_dim=64, num_hidden_layers=2)
+
+
+class Row:
+    """The results of a model: each is printed, and written to the record, as it comes."""
+
+    def __init__(self, record: dict, path: str | None, ends: float, **known):
+        self.record, self.path, self.ends, self.row = record, path, ends, known
+        record["models"].append(self.row)
+
+    def say(self, **more) -> None:
+        if not more:
+            return
+        self.row.update(more)
+        print(json.dumps({"model": self.row["model"]} | more), flush=True)
+        if self.path:
+            pathlib.Path(self.path).write_text(json.dumps(self.record, indent=1) + "\n")
+
+    def late(self, stage: str = "") -> bool:
+        """Returns whether nothing more may start; the record names the stages left out."""
+        late = time.perf_counter() > self.ends
+        if late and stage not in ["", *self.row.get("late", [])]:
+            self.say(late=[*self.row.get("late", []), stage])
+        return late
 
 
 def write(config, folder: pathlib.Path) -> None:
@@ -143,32 +167,32 @@ def same_bits(model, plain) -> int:
 STATIC = lambda: {"cache_implementation": "static"}
 
 
-def speeds(name: str, config, count: int, compiled: bool, limit: float, rounds: int) -> dict:
-    """Measures tokens per second of one model and its packed copy, in turn; starts nothing after
-    `limit` seconds."""
-    row, started = {"model": name, "layers": config.num_hidden_layers, "tokens": count, "prompt": PROMPT, "rounds": rounds}, time.perf_counter()
-    say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
-    late = lambda: time.perf_counter() - started > limit
+def speeds(row: Row, config, count: int, compiled: bool, rounds: int) -> None:
+    """Measures tokens per second of one model and its packed copy, in turn."""
+    if row.late("all"):
+        return
+    row.say(tokens=count, prompt=PROMPT, rounds=rounds)
     before = used()
     with torch.device(DEVICE):
         plain = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
     middle = used()
     packed = compress_(copy.deepcopy(plain))
-    say(plain_bytes=middle - before, packed_bytes=used() - middle)
+    row.say(plain_bytes=middle - before, packed_bytes=used() - middle)
     models = {"plain": plain, "packed": packed}
     for model in models.values():
         model.set_attn_implementation("sdpa")
-    say(**rates(models, count, {"": dict}, rounds, late))
+    row.say(**rates(models, count, {"": dict}, rounds, lambda: row.late("eager")))
     if compiled:
-        say(**rates(models, count, {"_compiled": STATIC}, rounds, late))
+        row.say(**rates(models, count, {"_compiled": STATIC}, rounds, lambda: row.late("compiled")))
     packed.set_attn_implementation("buddy")
-    say(**rates({"packed": packed}, count, {"_with_buddy_cache": lambda: {"past_key_values": BuddyCache(packed.config, capacity=1024)}}, rounds, late))
-    return row
+    ways = {"_with_buddy_cache": lambda: {"past_key_values": BuddyCache(packed.config, capacity=1024)}}
+    row.say(**rates({"packed": packed}, count, ways, rounds, lambda: row.late("with_buddy_cache")))
 
 
-def check(name: str, config, count: int, compiled: bool, rounds: int) -> dict:
-    row = {"model": name, "layers": config.num_hidden_layers}
-    say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
+def check(row: Row, config, count: int, compiled: bool, rounds: int) -> None:
+    if row.late("all"):
+        return
+    say = row.say
     with tempfile.TemporaryDirectory() as folder:
         plain_folder, packed_folder = pathlib.Path(folder, "plain"), pathlib.Path(folder, "packed")
         write(config, plain_folder)
@@ -183,12 +207,16 @@ def check(name: str, config, count: int, compiled: bool, rounds: int) -> dict:
         say(packed_bytes=used() - middle, packed_load_s=seconds, packed_load_peak_bytes=peak)
         logits = [model(**prompt(model)).logits.float() for model in [plain, packed]]
         say(logits_apart=(logits[0] - logits[1]).abs().max().item(), logits_spread=logits[0].std().item())
-        ways = {"": dict} | ({"_compiled": STATIC} if compiled else {})
-        say(**rates({"plain": plain, "packed": packed}, count, ways, rounds))
+        say(**rates({"plain": plain, "packed": packed}, count, {"": dict}, rounds, lambda: row.late("eager")))
+        if compiled:
+            say(**rates({"plain": plain, "packed": packed}, count, {"_compiled": STATIC}, rounds, lambda: row.late("compiled")))
         del packed
-        in_place, _, _ = load(packed_folder, attention="buddy")
-        say(in_place_tokens_s=rate(in_place, count, lambda: {"past_key_values": BuddyCache(in_place.config, capacity=1024)}))
-        del in_place
+        if not row.late("in_place"):
+            in_place, _, _ = load(packed_folder, attention="buddy")
+            say(in_place_tokens_s=rate(in_place, count, lambda: {"past_key_values": BuddyCache(in_place.config, capacity=1024)}))
+            del in_place
+        if row.late("exact"):
+            return
         expected = written(plain, count)
         exact, seconds, peak = load(plain_folder, quantization_config=BuddyConfig(exact=True))
         say(exact_same_tokens=bool(torch.equal(written(exact, count), expected)), load_and_pack_s=seconds, load_and_pack_peak_bytes=peak)
@@ -196,7 +224,6 @@ def check(name: str, config, count: int, compiled: bool, rounds: int) -> dict:
         if "sliding_attention" not in (getattr(config, "layer_types", None) or []):
             cache = BuddyCache(exact.config, capacity=1024)
             say(exact_same_tokens_with_cache=bool(torch.equal(written(exact, count, past_key_values=cache), expected)))
-    return row
 
 
 def main() -> int:
@@ -206,7 +233,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=64, help="tokens to generate")
     parser.add_argument("--compiled", action="store_true", help="also compiled, with a static cache")
     parser.add_argument("--speed", action="store_true", help="measure only tokens per second, without folders")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="with --speed: start no measurement of a model after this many seconds")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="start nothing after this many seconds, of all models together")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each way, plain and packed in turn")
     parser.add_argument("--tiny", action="store_true", help="small shapes")
     parser.add_argument("--json", help="file for the record")
@@ -214,20 +241,18 @@ def main() -> int:
     transformers.logging.set_verbosity_error()
     record = {"gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else None, "torch": torch.__version__,
               "transformers": transformers.__version__, "models": []}
-    failed = 0
+    failed, ends = 0, time.perf_counter() + asked.limit
     for name in asked.models:
         config = MODELS[name](asked.layers)
         if asked.tiny:
             config = type(config)(**TINY, tie_word_embeddings=config.tie_word_embeddings)
+        row = Row(record, asked.json, ends, model=name, layers=config.num_hidden_layers)
         try:
-            row = (speeds(name, config, asked.tokens, asked.compiled, asked.limit, asked.rounds) if asked.speed
-                   else check(name, config, asked.tokens, asked.compiled, asked.rounds))
-            record["models"].append(row)
+            (speeds if asked.speed else check)(row, config, asked.tokens, asked.compiled, asked.rounds)
         except Exception:
             traceback.print_exc()
+            row.say(error=traceback.format_exc()[-1000:])
             failed = 1
-        if asked.json:
-            pathlib.Path(asked.json).write_text(json.dumps(record, indent=1) + "\n")
     return failed
 
 
