@@ -363,6 +363,7 @@ class BuddyCacheLayer(CacheLayerMixin):
             self.pages = PagedCache(1, heads, head, sequences, self.capacity, key_states.device, SMALL / self.layers)
         self.is_initialized = True
 
+    @torch.compiler.disable(reason="BuddyCache packs outside compiled graphs: compile without fullgraph, or use a static cache")
     def update(self, key_states, value_states, *args, **kwargs):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -457,9 +458,9 @@ class BuddyCache(Cache):
     tokens at a time are attended to in place, on a GPU of compute capability 9.0; otherwise, and
     for long prompts, keys and values are unpacked for each step. Sliding-window layers keep all
     tokens. Layers without keys and values for each token (linear attention, convolutions) keep
-    Transformers' cache, which is plain. ``generate`` does not compile with it. Assisted decoding
-    and prompt lookup work, beam search raises ``NotImplementedError``. Under autograd it raises
-    ``RuntimeError``.
+    Transformers' cache, which is plain. ``generate`` does not compile with it, and compiled models
+    run it outside their graphs. Assisted decoding and prompt lookup work, beam search raises
+    ``NotImplementedError``. Under autograd it raises ``RuntimeError``.
     """
 
     def __init__(self, config, capacity: int = 8192):

@@ -129,6 +129,25 @@ def test_trainer_trains_adapters_of_a_packed_model(peft, tmp_path):
     assert all(torch.equal(one, wanted.state_dict()[name]) for name, one in saved.state_dict().items())
 
 
+def test_peft_says_that_packed_experts_take_no_adapters_and_trains_plain_ones(peft):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    config = transformers.Qwen3MoeConfig(vocab_size=256, hidden_size=64, intermediate_size=64, moe_intermediate_size=64, num_hidden_layers=1,
+                                         num_attention_heads=2, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2)
+    plain = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    packed, mixed = compress_(copy.deepcopy(plain)), compress_(copy.deepcopy(plain), only=lambda name, module: "experts" not in name)
+    experts = ["mlp.experts.down_proj"]
+    with pytest.raises(ValueError, match="no `target_parameters` found"):
+        peft.get_peft_model(packed, peft.LoraConfig(target_modules=[], target_parameters=experts))
+    with pytest.warns(RuntimeWarning, match="target_parameters.*no parameter was matched"):
+        peft.get_peft_model(packed, peft.LoraConfig(target_modules=["q_proj"], target_parameters=experts))
+    tuned = peft.get_peft_model(mixed, peft.LoraConfig(target_modules=["q_proj"], target_parameters=experts)).bfloat16()
+    ids = torch.arange(12).unsqueeze(0)
+    tuned(input_ids=ids, labels=ids).loss.backward()
+    trained = {name for name, one in tuned.named_parameters() if one.grad is not None}
+    assert any("experts" in name for name in trained) and any("q_proj" in name for name in trained)
+
+
 def test_peft_unmerges_what_it_merged(peft):
     plain, packed = tuned(peft, network()), tuned(peft, compress_(network()))
     for model in [plain, packed]:

@@ -285,6 +285,24 @@ def test_a_cropped_cache_continues_like_a_short_one(folder, kept):
 
 
 @pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_compiled_models_run_a_packed_cache_outside_their_graphs(folder):
+    model, compiled = load(folder, dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16)
+    graphs = []
+    backend = lambda graph, inputs: graphs.append(graph) or graph
+    torch._dynamo.reset()
+    compiled.forward = torch.compile(compiled.forward, backend=backend, fullgraph=True)
+    with pytest.raises(Exception, match="BuddyCache packs outside compiled graphs"):
+        written(compiled, past_key_values=BuddyCache(model.config, capacity=128))
+    del compiled.forward, graphs[:]
+    torch._dynamo.reset()
+    compiled.forward = torch.compile(compiled.forward, backend=backend)
+    assert torch.equal(written(compiled, past_key_values=BuddyCache(model.config, capacity=128)), written(model))
+    count = len(graphs)
+    compiled.generate(IDS, max_new_tokens=16, do_sample=False, past_key_values=BuddyCache(model.config, capacity=128))
+    assert len(graphs) == count > 0, "longer caches share the graphs"
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
 def test_beam_search_with_a_packed_cache_is_refused(folder):
     model = load(folder, dtype=torch.bfloat16)
     with pytest.raises(NotImplementedError, match="no beam search.*num_beams=1"):
