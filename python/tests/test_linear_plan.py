@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the driver with")
-@pytest.mark.parametrize("name", ["linear_plan", "packing", "serving", "experts", "cards", "attention"])
+@pytest.mark.parametrize("name", ["linear_plan", "packing", "serving", "experts", "cards", "attention", "decoder"])
 def test_launches_get_the_right_arguments(name, tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]), "BUDDY_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "fake" / f"{name}.py")]

@@ -13,7 +13,7 @@ import torch
 
 from .. import _native
 from ..torch.layers import PackedEmbedding, PackedLinear
-from ..torch.ops import device_and_stream
+from ..torch.ops import device_and_stream, on_device
 from .cache import PagedCache
 from .decoder import MATRICES, Decoder
 from .network import Rope, attention, embed, logits_of, run_layer, run_prompt
@@ -38,6 +38,7 @@ class Engine:
         self.chosen = torch.zeros(sequences, dtype=torch.int64, device=device)
         self.ropes: dict[str | None, Rope] = {layer.rope: weights.rope(layer.rope, capacity, weights.dtype) for layer in weights.layers}
         self.graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self.lengths: torch.Tensor
         self.longest = 0
 
@@ -60,9 +61,10 @@ class Engine:
             tokens = self.chosen.tolist()
             return lambda: tokens
         host = torch.empty(self.sequences, dtype=torch.int64, pin_memory=True)
-        host.copy_(self.chosen, non_blocking=True)
-        done = torch.cuda.Event()
-        done.record()
+        with on_device(self.chosen):
+            host.copy_(self.chosen, non_blocking=True)
+            done = torch.cuda.Event()
+            done.record()
 
         def wait() -> list[int]:
             done.synchronize()
@@ -73,14 +75,15 @@ class Engine:
     @torch.no_grad()
     def start(self, prompts: list[list[int]], sampling: Sampling, count: int) -> None:
         """Runs the prompts, and chooses the first tokens."""
-        self.sampler.start(sampling, count)
-        self.clear()
-        self.longest = max(map(len, prompts))
-        for number, ids in enumerate(prompts):
-            self.logits[number] = self.prompt(number, torch.tensor(ids, device=self.weights.device))[0]
-            self.lengths[number] = len(ids)
-        self.chosen.copy_(self.sampler.choose(self.logits))
-        self.ask()
+        with on_device(self.chosen):
+            self.sampler.start(sampling, count)
+            self.clear()
+            self.longest = max(map(len, prompts))
+            for number, ids in enumerate(prompts):
+                self.logits[number] = self.prompt(number, torch.tensor(ids, device=self.weights.device))[0]
+                self.lengths[number] = len(ids)
+            self.chosen.copy_(self.sampler.choose(self.logits))
+            self.ask()
 
     @torch.no_grad()
     def advance(self) -> None:
@@ -89,9 +92,10 @@ class Engine:
         if not self.chosen.is_cuda:
             return self.step()
         key = *self.sampler.sampling.form, self.room
-        if key not in self.graphs:
-            self.graphs[key] = self.capture()
-        self.graphs[key].replay()
+        with on_device(self.chosen):
+            if key not in self.graphs:
+                self.graphs[key] = self.capture()
+            self.graphs[key].replay()
 
     def replace(self, tokens: torch.Tensor) -> None:
         """Takes these tokens (one per sequence) instead of those chosen last."""
@@ -108,7 +112,7 @@ class Engine:
         for one, was in zip(self.state, before):
             one.copy_(was)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self.pool):  # one graph runs at a time
             self.step()
         return graph
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 
 import torch
 
+from ..torch.ops import on_device
 from . import engines
 from .engines import Engine, KernelEngine, TorchEngine
 from .sampling import Sampling
@@ -41,7 +42,7 @@ def load(model: str | os.PathLike | PreTrainedModel, tokenizer: Any = None, *, d
     from transformers import PreTrainedModel
 
     is_folder = not isinstance(model, PreTrainedModel)
-    if not is_folder and device is not None and torch.device(device) != model.device:
+    if not is_folder and device is not None and torch.empty(0, device=device).device != model.device:
         raise ValueError(f"the model is on {model.device}, not on {device}: move it, or pass its folder")
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")) if is_folder else model.device
     packed = where.type == "cuda" if packed is None else packed
@@ -157,7 +158,8 @@ class LanguageModel:
             self._engine = None  # releases its memory first
             capacity = -(-capacity // STEP) * STEP
             kind = TorchEngine if engines.refusal(self.weights, capacity) else KernelEngine
-            self._engine = kind(self.weights, sequences, capacity)
+            with on_device(self.weights.norm.weight):
+                self._engine = kind(self.weights, sequences, capacity)
         return self._engine
 
     def _text(self, stop: str | Sequence[str], stop_tokens: Iterable[int] | None = None, **_: Any) -> TextStream:
