@@ -90,6 +90,24 @@ def test_greedy_tokens_equal_those_of_transformers(name):
     assert len({token for row in wanted for token in row}) > 8, "the model must not write one token alone"
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gemma2"])
+def test_tokens_do_not_depend_on_what_a_graph_reads_nor_on_when_the_host_reads_them(name, monkeypatch):
+    """A captured step reads more tokens than there are, and the host is late; after a closed stream
+    both hold what it left."""
+    from buddy.llm.engines import TorchEngine
+
+    ours, model = load(made(name)), made(name)
+    wanted = [expected(model, ids) for ids in PROMPTS]
+    monkeypatch.setattr(TorchEngine, "room", property(lambda engine: 256))
+    ours.engine(3, 128).ahead = 2
+    for count in [1, 2, 3, 24]:
+        assert written(ours, PROMPTS, count) == [row[:count] for row in wanted]
+        steps = ours.tokens(PROMPTS[::-1], max_new_tokens=40, temperature=2.0)
+        for _ in range(7):
+            next(steps)
+        steps.close()
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_as_close_to_fp32_as_those_of_transformers(name, tmp_path):
     """In bf16, from a packed folder, with packed weights and with plain ones."""

@@ -38,6 +38,7 @@ class Engine:
         self.chosen = torch.zeros(sequences, dtype=torch.int64, device=device)
         self.ropes: dict[str | None, Rope] = {layer.rope: weights.rope(layer.rope, capacity, weights.dtype) for layer in weights.layers}
         self.graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
+        self.ahead = AHEAD if device.type == "cuda" else 0
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self.lengths: torch.Tensor
         self.longest = 0
@@ -45,10 +46,9 @@ class Engine:
     def write(self, prompts: list[list[int]], sampling: Sampling, count: int) -> Iterator[list[int]]:
         """Yields ``count`` tokens of each sequence, a step at a time."""
         self.start(prompts, sampling, count)
-        ahead = AHEAD if self.chosen.is_cuda else 0
         pending = collections.deque([self.fetch()])
         for _ in range(count - 1):
-            if len(pending) > ahead:
+            if len(pending) > self.ahead:
                 yield pending.popleft()()
             self.advance()
             pending.append(self.fetch())
