@@ -14,7 +14,7 @@ use crate::{
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 39] = [
+const HEADERS: [Header; 45] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -45,6 +45,11 @@ const HEADERS: [Header; 39] = [
     ("scaled.cuh", include_str!("../kernels/scaled.cuh")),
     ("shared.cuh", include_str!("../kernels/shared.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
+    ("stencil_cells.cuh", include_str!("../kernels/stencil_cells.cuh")),
+    ("stencil_pages.cuh", include_str!("../kernels/stencil_pages.cuh")),
+    ("stencil_plain.cuh", include_str!("../kernels/stencil_plain.cuh")),
+    ("stencil_step.cuh", include_str!("../kernels/stencil_step.cuh")),
+    ("stencil_units.cuh", include_str!("../kernels/stencil_units.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("stride.cuh", include_str!("../kernels/stride.cuh")),
     ("table.cuh", include_str!("../kernels/table.cuh")),
@@ -53,6 +58,7 @@ const HEADERS: [Header; 39] = [
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
     ("wgmma.cuh", include_str!("../kernels/wgmma.cuh")),
     ("window.cuh", include_str!("../kernels/window.cuh")),
+    ("window32.cuh", include_str!("../kernels/window32.cuh")),
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
 ];
 

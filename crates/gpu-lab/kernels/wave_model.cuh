@@ -3,28 +3,24 @@
 // damping factors at depths 0, 1, ... of a layer. Operations are explicit and compiled without
 // contraction, so that results equal the CPU's (src/large/model.rs) bit for bit.
 #pragma once
-#include "bits.cuh"
+#include "stencil_cells.cuh"
 
 namespace buddy {
 
-typedef long long i64;
+using namespace stencil;
 constexpr int RADIUS = 4, LAYER = BUDDY_WAVE_LAYER, VELOCITIES = 256, TABLE = VELOCITIES + LAYER + 1;
 constexpr float C0 = -3.0f * 205.0f / 72.0f, C1 = 8.0f / 5.0f, C2 = -1.0f / 5.0f, C3 = 8.0f / 315.0f, C4 = -1.0f / 560.0f;
 constexpr float SMALLEST = 1e-30f;  // smaller numbers are stored as zero
 
-struct Dims {
-    int nx, ny, nz;
-};
-// One step of the wave on a grid of columns of 64 x 32 cells.
+// One step of the wave.
 struct Step {
-    Dims n;
-    int tiles_x, tiles_y;
+    Grid n;
     float push;  // source amplitude in this step
     u64* fault;  // the lowest page to be written that had no memory
 };
 struct Source {
     int x, y, z;
-    BUDDY_FN static Source of(Dims n) { return {n.nx / 2, n.ny / 2, n.nz * 7 / 16}; }
+    BUDDY_FN static Source of(Grid n) { return {n.nx / 2, n.ny / 2, n.nz * 7 / 16}; }
 };
 
 // Returns a cell's depth in a damping layer along one axis; 0 outside.
@@ -41,7 +37,7 @@ BUDDY_FN float update(float here, float before, float v2, float lap, float keep)
 BUDDY_FN float update(float here, float before, float v2, float lap) { return flush(fmaf(v2, lap, fmaf(2.0f, here, -before))); }
 
 // Returns the velocity index of a cell: folded layers, faster with depth, and a body of salt.
-BUDDY_FN u32 velocity_index(int x, int y, int z, Dims n) {
+BUDDY_FN u32 velocity_index(int x, int y, int z, Grid n) {
     i64 fx = (i64)x * 4096 / n.nx, fy = (i64)y * 4096 / n.ny, fz = (i64)z * 4096 / n.nz;
     i64 ex = fx - 2600, ey = fy - 1700, ez = fz - 2300;
     if (ex * ex * 4 + ey * ey * 3 + ez * ez * 9 < 4000000) return VELOCITIES - 1;

@@ -1,6 +1,7 @@
 // One step of the wave in plain memory: the reference for the compressed kernel, and the kernel of
 // slabs and pinned memory.
 #pragma once
+#include "stencil_plain.cuh"
 #include "wave_tile.cuh"
 
 namespace buddy {
@@ -14,39 +15,25 @@ struct Slab {
     int first, planes, below, above;  // first: the slab's first plane in the grid
 };
 
-// The halo of a tile: 192 threads, four cells each; first the rows below and above, then the
-// columns at both sides.
-struct PlainRim {
-    int x, y;  // from the tile's first cell
-    BUDDY_FN static PlainRim of(u32 t) {
-        if (t < 128) return {(int)(t % 16 * 4), (int)(t / 16) - (t < 64 ? 4 : 4 - TY)};
-        return {t < 160 ? -4 : TX, (int)(t % 32)};
-    }
-    BUDDY_FN bool inside(u32 t, int x0, int y0, Dims n) const {
-        return t < 192 && x0 + x >= 0 && x0 + x < n.nx && y0 + y >= 0 && y0 + y < n.ny;
-    }
-    BUDDY_FN int at() const { return (y + RADIUS) * SX + x + RADIUS; }
-};
-
 // Planes arrive through shared memory; each slot is used by one thread only, which requests the
 // next plane as soon as it has read the current one. Three groups of copies rotate (rim, before,
 // ahead): two may be in flight at any wait.
-struct alignas(16) PlainShared {
-    float planes[2][SX * SY];
-    float4 u[2][THREADS], w[2][THREADS], v[2][THREADS], rim[192];
+struct alignas(16) SlabShared {
+    float planes[2][SX * (TY + 2 * RADIUS)];
+    float4 u[2][THREADS], w[2][THREADS], v[2][THREADS], rim[PlainRim<RADIUS>::ALL];
     float damping[LAYER + 1];
 };
 
 template <int ZC>
-struct PlainBlock {
-    PlainShared& sh;
+struct SlabBlock {
+    SlabShared& sh;
     const Slab& slab;
     const Step& s;
     int x0, y0, z0, z1;
     i64 plane, mine;
 
-    BUDDY_FN PlainBlock(PlainShared& sh, const Slab& slab, const Step& s, u32 t) : sh(sh), slab(slab), s(s) {
-        x0 = (int)(blockIdx.x % s.tiles_x) * TX, y0 = (int)(blockIdx.x / s.tiles_x) * TY;
+    BUDDY_FN SlabBlock(SlabShared& sh, const Slab& slab, const Step& s, u32 t) : sh(sh), slab(slab), s(s) {
+        x0 = (int)(blockIdx.x % s.n.tiles_x()) * TX, y0 = (int)(blockIdx.x / s.n.tiles_x()) * TY;
         z0 = (int)blockIdx.y * ZC, z1 = z0 + ZC < slab.planes ? z0 + ZC : slab.planes;
         plane = (i64)s.n.nx * s.n.ny, mine = (i64)(y0 + (int)(t / 16 * 2)) * s.n.nx + x0 + (int)(t % 16 * 4);
     }
@@ -60,7 +47,7 @@ struct PlainBlock {
         BUDDY_UNROLL for (int j = 0; j < 2; j++) cp_async<16>(&to[j][t], from + z * plane + mine + j * s.n.nx);
     }
     BUDDY_FN void fetch_rim(u32 t, int z) const {
-        PlainRim r = PlainRim::of(t);
+        PlainRim<RADIUS> r = PlainRim<RADIUS>::of(t);
         if (z < z1 && r.inside(t, x0, y0, s.n)) cp_async<16>(&sh.rim[t], slab.u + z * plane + (i64)(y0 + r.y) * s.n.nx + x0 + r.x);
         cp_async_commit();
     }
@@ -73,32 +60,32 @@ struct PlainBlock {
         cp_async_commit();
     }
     BUDDY_FN void put_rim(float* here, u32 t) const {
-        if (t >= 192) return;
-        PlainRim r = PlainRim::of(t);
+        if (t >= PlainRim<RADIUS>::ALL) return;
+        PlainRim<RADIUS> r = PlainRim<RADIUS>::of(t);
         *(float4*)(here + r.at()) = r.inside(t, x0, y0, s.n) ? sh.rim[t] : zero4();
     }
-    BUDDY_FN Values velocities(u32 t) const {
-        Values v2;
+    BUDDY_FN Cells velocities(u32 t) const {
+        Cells v2;
         BUDDY_UNROLL for (int j = 0; j < 2; j++)
             BUDDY_UNROLL for (int i = 0; i < 4; i++) v2.v[j][i] = get(sh.v[j][t], i);
         return v2;
     }
-    BUDDY_FN void store(int z, const Values& out) const {
+    BUDDY_FN void store(int z, const Cells& out) const {
         BUDDY_UNROLL for (int j = 0; j < 2; j++)
             *(float4*)(slab.w + z * plane + mine + j * s.n.nx) = make_float4(out.v[j][0], out.v[j][1], out.v[j][2], out.v[j][3]);
     }
 };
 
 template <int ZC>
-BUDDY_FN void step_plain(const Slab& slab, const float* table, const Step& s) {
-    BUDDY_DYNAMIC_SHARED(PlainShared, shared);
+BUDDY_FN void step_slab(const Slab& slab, const float* table, const Step& s) {
+    BUDDY_DYNAMIC_SHARED(SlabShared, shared);
     u32 t = threadIdx.x;
-    const PlainBlock<ZC> b(*shared, slab, s, t);
+    const SlabBlock<ZC> b(*shared, slab, s, t);
     const u32 inner = (t / 16 * 2 + RADIUS) * SX + t % 16 * 4 + RADIUS;
     const Spot spot(b.x0 + (int)(t % 16 * 4), b.y0 + (int)(t / 16 * 2), s);
     b.fetch_rim(t, b.z0), b.fetch_before(t, b.z0), b.fetch_ahead(t, b.z0 + 5);
     if (t <= LAYER) b.sh.damping[t] = table[VELOCITIES + t];
-    Queue queue;
+    Queue<RADIUS> queue;
     BUDDY_UNROLL for (int k = 0; k <= 2 * RADIUS; k++) queue.plane[k] = b.load(b.z0 - RADIUS + k);
     int turn = 0;
     BUDDY_ROLLED
@@ -110,7 +97,7 @@ BUDDY_FN void step_plain(const Slab& slab, const float* table, const Step& s) {
         b.put_rim(here, t);
         __syncthreads();
         b.fetch_rim(again(t), z + 1);
-        Values lap, out;
+        Cells lap, out;
         laplacian(here + inner, -4, 4, queue, lap);
         again(t);
         cp_async_wait<2>();

@@ -1,53 +1,18 @@
-// A block's data of the wave, in plain and in compressed memory alike. It traverses a column of 64
-// x 32 cells; a thread has two rows of four cells. Nine planes of them are in registers, four
-// before and four after the current one; the current plane, with a halo of four cells, is
-// double-buffered in shared memory, so that a plane needs one barrier.
+// The update of a thread's cells of the wave, in plain and in compressed memory alike: nine planes are in
+// registers, the current one with a halo of four cells in shared memory.
 #pragma once
-#include "shared.cuh"
 #include "wave_model.cuh"
 
 namespace buddy {
 
-constexpr int TX = 64, TY = 32, THREADS = 256, SX = TX + 2 * RADIUS, SY = TY + 2 * RADIUS;
-
-// Two rows of four cells.
-struct Pair {
-    float4 row[2];
-};
-struct Queue {
-    Pair plane[2 * RADIUS + 1];
-
-    BUDDY_FN const Pair& here() const { return plane[RADIUS]; }
-    BUDDY_FN void advance(const Pair& ahead) {
-        BUDDY_UNROLL for (int k = 0; k < 2 * RADIUS; k++) plane[k] = plane[k + 1];
-        plane[2 * RADIUS] = ahead;
-    }
-};
-struct Values {
-    float v[2][4];
-};
-
-BUDDY_FN float get(const float4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
-BUDDY_FN float4 zero4() { return make_float4(0, 0, 0, 0); }
-BUDDY_FN Pair zero_pair() { return {{zero4(), zero4()}}; }
-
-// Makes the compiler recompute values derived from the thread index, which costs less than the
-// registers that would hold them.
-BUDDY_FN u32 again(u32& t) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+r"(t));
-#endif
-    return t;
-}
-
-BUDDY_FN void add_pair(Values& lap, int j, float c, const float4& a, const float4& b) {
+BUDDY_FN void add_pair(Cells& lap, int j, float c, const float4& a, const float4& b) {
     BUDDY_UNROLL for (int i = 0; i < 4; i++) lap.v[j][i] = fmaf(c, get(a, i) + get(b, i), lap.v[j][i]);
 }
 
 // Computes the Laplacian of a thread's cells, the first of them at `at` in a plane with its halo:
 // along x, then y, then z, near ones first. `left_at` and `right_at` are the positions of the four
 // cells before and after them.
-BUDDY_FN void laplacian(const float* at, int left_at, int right_at, const Queue& queue, Values& lap) {
+BUDDY_FN void laplacian(const float* at, int left_at, int right_at, const Queue<RADIUS>& queue, Cells& lap) {
     const float c[5] = {C0, C1, C2, C3, C4};
     const Pair& here = queue.here();
     BUDDY_UNROLL for (int j = 0; j < 2; j++) {
@@ -82,8 +47,8 @@ struct Spot {
 
 // Computes the next values of a thread's cells, the first of them at x and y. `damping` has the
 // factors by depth.
-BUDDY_FN void advance(const Pair& here, const Pair& before, const Values& v2, const Values& lap, Spot spot, int x, int y, int z, const Step& s,
-                      const float* damping, Values& out) {
+BUDDY_FN void advance(const Pair& here, const Pair& before, const Cells& v2, const Cells& lap, Spot spot, int x, int y, int z, const Step& s,
+                      const float* damping, Cells& out) {
     if ((spot.flags & 1) || z < LAYER || z >= s.n.nz - LAYER) {
         float keep_x[4], keep_z = damping[depth_at(z, s.n.nz)];
         BUDDY_UNROLL for (int i = 0; i < 4; i++) keep_x[i] = damping[depth_at(x + i, s.n.nx)];

@@ -16,16 +16,13 @@ use crate::{Error, Shapes};
 const GROUPS: usize = 7;
 
 /// The headers of the laboratory's programs, besides the library's.
-pub const HEADERS: [Header; 9] = [
+pub const HEADERS: [Header; 6] = [
     ("fill.cuh", include_str!("../kernels/fill.cuh")),
     ("stencil_field.cuh", include_str!("../kernels/stencil_field.cuh")),
-    ("wave_field.cuh", include_str!("../kernels/wave_field.cuh")),
     ("wave_model.cuh", include_str!("../kernels/wave_model.cuh")),
     ("wave_packed.cuh", include_str!("../kernels/wave_packed.cuh")),
-    ("wave_pages.cuh", include_str!("../kernels/wave_pages.cuh")),
     ("wave_plain.cuh", include_str!("../kernels/wave_plain.cuh")),
     ("wave_tile.cuh", include_str!("../kernels/wave_tile.cuh")),
-    ("window32.cuh", include_str!("../kernels/window32.cuh")),
 ];
 
 /// Lists the lab's programs, in the shapes that were fastest on an H200.

@@ -4,10 +4,7 @@
 // the last field of compressed memory, its slice cell by cell, and plain memory's field, in rows.
 // Exits with 1 and a message if two of them differ on the way.
 #include "../../cuda/tests/emu.h"
-
-struct alignas(16) ulonglong2 { unsigned long long x, y; };
-inline unsigned __float_as_uint(float v) { unsigned bits; return memcpy(&bits, &v, 4), bits; }
-inline float __uint_as_float(unsigned bits) { float v; return memcpy(&v, &bits, 4), v; }
+#include "../../cuda/tests/runtime.h"
 
 #include "../kernels/wave.cu"
 
@@ -28,7 +25,7 @@ static u8* aligned(std::vector<u8>& bytes) { return (u8*)(((u64)bytes.data() + 1
 struct Store {
     std::vector<u32> refs;
     std::vector<u8> kinds, active;
-    Field field;
+    State field;
     explicit Store(u64 pages) : refs(pages * UNITS, NONE), kinds(pages * BRICKS), active(pages) { field = {refs.data(), kinds.data(), active.data()}; }
 };
 
@@ -38,7 +35,7 @@ struct Wave {
     u64 fault = ~0ull, pages, cells;
     Step s;
     Store a, b;
-    Field u, w;
+    State u, w;
     std::vector<u8> device, host;
     std::vector<u32> stack, v;
     Pool pool;
@@ -48,13 +45,13 @@ struct Wave {
 
     Wave(Problem p, FILE* file)
         : p(p), table(read<float>(file, TABLE)), pushes(read<float>(file, p.steps)), pages((u64)(p.nx / TX) * (p.ny / TY) * p.nz),
-          cells(pages * PAGE_CELLS), s{{p.nx, p.ny, p.nz}, p.nx / TX, p.ny / TY, 0.0f, &fault}, a(pages), b(pages), u(a.field), w(b.field) {
+          cells(pages * PAGE_CELLS), s{{p.nx, p.ny, p.nz}, 0.0f, &fault}, a(pages), b(pages), u(a.field), w(b.field) {
         u64 units = 2 * pages * UNITS;
         books.device_end = (u32)(units * p.percent / 100), books.host_end = (u32)(units + 2 * pages) - books.device_end;
         device.assign((u64)books.device_end * UNIT + 1024, 0xee), host.assign((u64)books.host_end * UNIT + 1024, 0xdd);
         pool = {aligned(device), aligned(host)};
         stack.resize(units), v.resize(cells / 4), plain_a.resize(cells), plain_b.resize(cells), v2.resize(cells);
-        plain_u = plain_a.data(), plain_w = plain_b.data(), tiles = (u32)(s.tiles_x * s.tiles_y);
+        plain_u = plain_a.data(), plain_w = plain_b.data(), tiles = (u32)s.n.tiles();
         emu::launch(fill_velocity_pages, dim3((u32)(cells / 1024)), 256, v.data(), s);
         emu::launch(fill_velocity_plain, dim3((u32)(cells / 256)), 256, v2.data(), (const float*)table.data(), s.n, 0, p.nz);
     }
@@ -77,7 +74,7 @@ struct Wave {
         emu::launch(wave_plain, dim3(tiles, chunks(to - from, BUDDY_WAVE_PLAIN_PLANES)), THREADS, one, (const float*)table.data(), s);
         if (to < p.nz) slab(to, p.nz);
     }
-    std::vector<float> unpacked(const Field& field, const Pool& from) {
+    std::vector<float> unpacked(const State& field, const Pool& from) {
         std::vector<float> back(cells, -1.0f);
         emu::launch(unpack_field, dim3(tiles, (u32)p.nz), THREADS, field, from, s, 0, back.data());
         return back;

@@ -25,7 +25,8 @@ pub(super) const TABLE: u32 = (VELOCITIES + LAYER + 1) as u32;
 const RIMMED: u32 = 2 * 4 * (TILE.0 + 8) * (TILE.1 + 8);
 /// Shared memory of a block: planes, two stages of bricks, the halo, kinds and places, the table.
 const fn packed_shared(planes: u32) -> u32 {
-    (RIMMED + 2 * 8192 + 16 * THREADS + 128 * (planes + 8) + 289 * planes + 4 * TABLE).next_multiple_of(16)
+    let pages = 128 * (planes + 8) + (289 * planes).next_multiple_of(16);
+    (RIMMED + 2 * 8192 + 16 * THREADS + pages + 4 * TABLE).next_multiple_of(16)
 }
 /// Planes, three stages of rows, a halo, the damping.
 const PLAIN_SHARED: u32 = (RIMMED + 3 * 8192 + 192 * 16 + 4 * (LAYER as u32 + 1)).next_multiple_of(16);
@@ -53,7 +54,6 @@ pub(super) fn defines(planes: u32, plain_planes: u32) -> Vec<String> {
 #[repr(C)]
 pub(super) struct Step {
     pub(super) cells: [i32; 3],
-    tiles: [i32; 2],
     pub(super) push: f32,
     fault: u64,
 }
@@ -61,12 +61,11 @@ pub(super) struct Step {
 impl Step {
     pub(super) fn new(grid: Grid, fault: u64) -> Self {
         let Grid { x, y, z } = grid;
-        let tiles = [x / TILE.0, y / TILE.1].map(|n| n as i32);
-        Self { cells: [x, y, z].map(|n| n as i32), tiles, push: 0.0, fault }
+        Self { cells: [x, y, z].map(|n| n as i32), push: 0.0, fault }
     }
 }
 
-/// The struct `Field`: addresses of a field's references, kinds and marks.
+/// The struct `State`: addresses of a field's references, kinds and marks.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct FieldView {
@@ -106,13 +105,13 @@ pub(super) struct Slice {
     pub(super) height: i32,
 }
 
-/// The struct `Dims`.
+/// The struct `Grid`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Dims(pub(super) [i32; 3]);
 
-// SAFETY: plain numbers in C layout, as in `wave_model.cuh`, `wave_field.cuh`, `wave_plain.cuh` and
-// `wave.cu`.
+// SAFETY: plain numbers in C layout, as in `stencil_cells.cuh`, `stencil_pages.cuh`, `wave_model.cuh`,
+// `wave_plain.cuh` and `wave.cu`.
 unsafe impl DeviceRepr for Step {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for FieldView {}

@@ -1,22 +1,25 @@
-// A field of the wave in compressed memory. A page is one plane of a column: 64 x 32 cells, 64
-// bricks of 8 x 4, 8 KiB, in eight units of 1 KiB; unit p has bytes 16p to 16p + 15 of every brick.
-// A page is dark and has no units, or has eight, each on the device or in host memory. All units
-// are equal, so that memory never fragments. Retargeting a page (1x: eight units on the device;
-// 8/7: seven) moves one unit; a brick keeps its places as long as its page keeps its target.
+// The fields of a stencil at one time, in compressed memory. A page is one plane of a column: 64 x 32
+// cells, 64 bricks of 8 x 4, 8 KiB, in eight units of 1 KiB; unit p has bytes 16p to 16p + 15 of every
+// brick. A page is dark and has no units, or has eight, each on the device or in host memory. All units
+// are equal, so that memory never fragments. Retargeting a page (1x: eight units on the device; 8/7:
+// seven) moves one unit; a brick keeps its places as long as its page keeps its target.
+//
+// Pages lie in the order of tiles, then planes. With several fields, page p of field f is number
+// p * FIELDS + f of `refs` and `kinds`.
 #pragma once
-#include "shared.cuh"
-#include "wave_tile.cuh"
+#include "stencil_cells.cuh"
 #include "window32.cuh"
 
 namespace buddy {
+namespace stencil {
 
 constexpr int PAGE_CELLS = TX * TY, BRICKS = 64, UNITS = 8;
 constexpr u32 UNIT = 1024, NONE = ~0u, HOST = 1u << 31;
 
-struct Field {
+struct State {
     u32* refs;  // eight per page: a unit's index, with HOST if in host memory; NONE for a dark page
-    u8* kinds;  // 64 per page
-    u8* active;  // one per page: whether anything was written to it
+    u8* kinds;  // 64 per page: a brick's kind in window32.cuh
+    u8* active;  // one for the pages of all fields: whether anything was written to them
 };
 struct Pool {
     u8 *device, *host;
@@ -37,8 +40,8 @@ BUDDY_FN u32 quad_half(u32 q) { return q >> 1 & 1; }
 BUDDY_FN float4 floats(const window32::Quad& a) {
     return make_float4(__uint_as_float(a.v[0]), __uint_as_float(a.v[1]), __uint_as_float(a.v[2]), __uint_as_float(a.v[3]));
 }
-BUDDY_FN window32::Quad words(float a, float b, float c, float d) {
-    return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
+BUDDY_FN window32::Quad words(const float4& a) {
+    return {{__float_as_uint(a.x), __float_as_uint(a.y), __float_as_uint(a.z), __float_as_uint(a.w)}};
 }
 
 // Bricks in flight, in the order of units: 16 bytes of each brick consecutively. Copies and both
@@ -145,20 +148,56 @@ BUDDY_FN u32 kind_in_warp(const window32::Quad (&a)[2], u32 lane) {
     return window32::kind_of(extent, any != 0);
 }
 
-// Returns true if a page may become nonzero in this step.
-BUDDY_FN bool reached(const Field& u, const Step& s, int tile, int z) {
-    int tx = tile % s.tiles_x, ty = tile / s.tiles_x;
-    const u8* a = u.active + (u64)tile * s.n.nz + z;
+// Returns true if a page or one that it depends on is active: it may become nonzero in this step.
+template <int R>
+BUDDY_FN bool reached(const State& from, const Grid& n, int tile, int z) {
+    const int tiles_x = n.tiles_x(), tx = tile % tiles_x, ty = tile / tiles_x;
+    const u8* a = from.active + (u64)tile * n.nz + z;
     u32 any = 0;
-    for (int k = -RADIUS; k <= RADIUS; k++)
-        if (z + k >= 0 && z + k < s.n.nz) any |= a[k];
-    const i64 x = s.n.nz, y = (i64)s.n.nz * s.tiles_x;
+    for (int k = -R; k <= R; k++)
+        if (z + k >= 0 && z + k < n.nz) any |= a[k];
+    const i64 x = n.nz, y = (i64)n.nz * tiles_x;
     if (tx > 0) any |= a[-x];
-    if (tx + 1 < s.tiles_x) any |= a[x];
+    if (tx + 1 < tiles_x) any |= a[x];
     if (ty > 0) any |= a[-y];
-    if (ty + 1 < s.tiles_y) any |= a[y];
-    Source at = Source::of(s.n);
-    return any != 0 || (s.push != 0.0f && z == at.z && tx == at.x / TX && ty == at.y / TY);
+    if (ty + 1 < n.tiles_y()) any |= a[y];
+    return any != 0;
 }
 
+// Addresses of a page's units; 0 for a dark page.
+struct alignas(16) UnitList {
+    u64 at[UNITS];
+};
+
+// Returns a thread's cells of page `page`, which a block reads through `stage` and `list`.
+BUDDY_FN Pair load_page(const State& from, const Pool& pool, u64 page, Stage& stage, UnitList& list) {
+    const u32 t = threadIdx.x, kind = from.kinds[page * BRICKS + brick_of(t)];
+    if (t < UNITS) list.at[t] = (u64)unit_at(pool, from.refs[page * UNITS + t]);
+    __syncthreads();
+    stage_pair<true>(stage, list.at, kind, t);
+    cp_async_commit(), cp_async_wait<0>(), __syncwarp();
+    return take_pair<true>(stage, kind, t);
+}
+// Stores a page whose units it has in `list`.
+template <bool WINDOW>
+BUDDY_FN void store_page(const State& to, u64 page, const Pair& cells, Stage& stage, const UnitList& list) {
+    const u32 t = threadIdx.x;
+    const window32::Quad a[2] = {words(cells.row[0]), words(cells.row[1])};
+    const u32 kind = kind_in_warp<WINDOW>(a, t % 32);
+    store_pair<WINDOW>(stage, list.at, kind, t, a);
+    if (lane_of(t) == 0) to.kinds[page * BRICKS + brick_of(t)] = (u8)kind;
+}
+
+// Reads one cell, without the rest of its brick.
+BUDDY_FN float read_cell(const State& f, const Pool& pool, u64 page, int x, int y) {
+    const u32 brick = (u32)(y % TY / 4 * 8 + x % TX / 8), row = (u32)y % 4, q = row / 2 * 4 + (u32)x % 8 / 4 * 2 + row % 2, i = (u32)x % 4;
+    const u32 kind = f.kinds[page * BRICKS + brick];
+    if (kind == window32::ZERO) return 0.0f;
+    auto at = [&](u32 byte) { return unit_at(pool, f.refs[page * UNITS + byte / 16]) + brick * 16 + byte % 16; };
+    if (kind == window32::RAW) return __uint_as_float(*(const u32*)at(16 * q + 4 * i));
+    const window32::Packed p = {{*(const u32*)at(12 * q), *(const u32*)at(12 * q + 4), *(const u32*)at(12 * q + 8)}, *(const window32::u16*)at(96 + 2 * q)};
+    return __uint_as_float(window32::unpack(p, kind).v[i]);
+}
+
+}  // namespace stencil
 }  // namespace buddy

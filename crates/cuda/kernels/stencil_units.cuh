@@ -1,8 +1,9 @@
-// Page management: units for pages that the wave reaches, retargeting, and readout.
+// Units of pages: taken when a page is reached, moved when it is retargeted.
 #pragma once
-#include "wave_packed.cuh"
+#include "stencil_pages.cuh"
 
 namespace buddy {
+namespace stencil {
 
 // State of the unit pool. Units below `device_end` and `host_end` have been handed out in order;
 // freed ones are on a stack.
@@ -51,22 +52,20 @@ struct Taken {
     }
 };
 
-// Allocates units for pages of w that this step may write.
-BUDDY_FN void light_page(const Field& u, const Field& w, PoolState* b, const u32* stack, const Step& s, u32 target, u64 page) {
-    if (page >= (u64)s.tiles_x * s.tiles_y * s.n.nz || w.refs[page * UNITS] != NONE) return;
-    if (!reached(u, s, (int)(page / s.n.nz), (int)(page % s.n.nz))) return;
+// Gives a page its units. The page counts as failed if there are not enough, and stays dark.
+BUDDY_FN void light_page(const State& to, PoolState* b, const u32* stack, u32 target, u64 page) {
     Taken taken(b, stack, target);
     if (taken.failed) {
         atomicAdd(&b->failed, 1u);
         return;
     }
-    BUDDY_UNROLL for (u32 p = 0; p < UNITS; p++) w.refs[page * UNITS + p] = taken.refs[p];
+    BUDDY_UNROLL for (u32 p = 0; p < UNITS; p++) to.refs[page * UNITS + p] = taken.refs[p];
     atomicAdd(&b->lit, 1u), atomicAdd(&b->device_used, taken.on_device), atomicAdd(&b->host_used, UNITS - taken.on_device);
 }
 
 // Retargets a page from 1x to 8/7: its last unit moves to host memory if at most `most` bricks use
 // it. One warp per page.
-BUDDY_FN void trim_page(const Field& f, const Pool& pool, PoolState* b, u32* stack, u64 page, u32 most, u32 lane) {
+BUDDY_FN void trim_page(const State& f, const Pool& pool, PoolState* b, u32* stack, u64 page, u32 most, u32 lane) {
     u32* ref = f.refs + page * UNITS + UNITS - 1;
     const u32 from = *ref;
     if (from == NONE || (from & HOST)) return;
@@ -90,7 +89,7 @@ BUDDY_FN void trim_page(const Field& f, const Pool& pool, PoolState* b, u32* sta
 
 // The inverse: the first `units` of a page that are in host memory move to freed device units,
 // while more than `keep` of those remain.
-BUDDY_FN void raise_page(const Field& f, const Pool& pool, PoolState* b, const u32* stack, u64 page, u32 units, int keep, u32 lane) {
+BUDDY_FN void raise_page(const State& f, const Pool& pool, PoolState* b, const u32* stack, u64 page, u32 units, int keep, u32 lane) {
     for (u32 p = 0; p < units; p++) {
         u32* ref = f.refs + page * UNITS + p;
         const u32 from = *ref;
@@ -115,10 +114,11 @@ BUDDY_FN void raise_page(const Field& f, const Pool& pool, PoolState* b, const u
 
 // Adds the numbers of a page's bricks that are zero, windows, raw, and touch host memory to four
 // counters; all lanes of a warp take part.
-BUDDY_FN void count_page(const Field& f, u64 page, u64 pages, u64* counts) {
+BUDDY_FN void count_page(const State& f, u64 page, u64 pages, u64* counts) {
     u32 n[4] = {0, 0, 0, 0};
-    if (page < pages && f.active[page] == 0) n[0] = BRICKS;
-    if (page < pages && f.active[page] != 0) {
+    const bool lit = page < pages && f.refs[page * UNITS] != NONE;
+    if (page < pages && !lit) n[0] = BRICKS;
+    if (lit) {
         u32 host = 0;
         for (u32 p = 0; p < UNITS; p++) host |= (f.refs[page * UNITS + p] >> 31) << p;
         for (u32 k = 0; k < BRICKS; k++) {
@@ -133,60 +133,5 @@ BUDDY_FN void count_page(const Field& f, u64 page, u64 pages, u64* counts) {
     }
 }
 
-// Addresses of a page's units.
-struct alignas(16) UnitList {
-    u64 at[UNITS];
-};
-
-// Unpacks a page of a field to plain rows at `to`, which begin with plane `first` of the grid. One
-// block per page.
-BUDDY_FN void unpack_page(const Field& f, const Pool& pool, const Step& s, int tile, int z, int first, float* to) {
-    __shared__ Stage stage;
-    __shared__ UnitList list;
-    u64* units = list.at;
-    const u64 page = (u64)tile * s.n.nz + z;
-    const u32 t = threadIdx.x, kind = f.kinds[page * BRICKS + brick_of(t)];
-    if (t < UNITS) units[t] = (u64)unit_at(pool, f.refs[page * UNITS + t]);
-    __syncthreads();
-    stage_pair<true>(stage, units, kind, t);
-    cp_async_commit(), cp_async_wait<0>(), __syncwarp();
-    const Pair v = take_pair<true>(stage, kind, t);
-    const u64 x = tile % s.tiles_x * TX + cell_x(t), y = tile / s.tiles_x * TY + cell_y(t);
-    BUDDY_UNROLL for (int j = 0; j < 2; j++) *(float4*)(to + ((u64)(z - first) * s.n.ny + y + j) * s.n.nx + x) = v.row[j];
-}
-
-// Packs a page of a field from plain rows; its units are those from `first` on.
-template <bool WINDOW>
-BUDDY_FN void pack_page(const float* from, const Field& f, const Pool& pool, const Step& s, int tile, int z, u32 first) {
-    __shared__ Stage stage;
-    __shared__ UnitList list;
-    u64* units = list.at;
-    const u64 page = (u64)tile * s.n.nz + z;
-    const u32 t = threadIdx.x;
-    if (t < UNITS) {
-        f.refs[page * UNITS + t] = first + t;
-        units[t] = (u64)unit_at(pool, first + t);
-    }
-    __syncthreads();
-    const float* at = from + ((u64)z * s.n.ny + tile / s.tiles_x * TY + cell_y(t)) * s.n.nx + tile % s.tiles_x * TX + cell_x(t);
-    const float4 v[2] = {*(const float4*)at, *(const float4*)(at + s.n.nx)};
-    const window32::Quad a[2] = {words(v[0].x, v[0].y, v[0].z, v[0].w), words(v[1].x, v[1].y, v[1].z, v[1].w)};
-    const u32 kind = kind_in_warp<WINDOW>(a, t % 32);
-    store_pair<WINDOW>(stage, units, kind, t, a);
-    if (lane_of(t) == 0) f.kinds[page * BRICKS + brick_of(t)] = (u8)kind;
-    if (t == 0) f.active[page] = 1;
-}
-
-// Reads one cell, without the rest of its brick.
-BUDDY_FN float read_cell(const Field& f, const Pool& pool, const Step& s, int x, int y, int z) {
-    const u64 page = (u64)(y / TY * s.tiles_x + x / TX) * s.n.nz + z;
-    const u32 brick = (u32)(y % TY / 4 * 8 + x % TX / 8), row = (u32)y % 4, q = row / 2 * 4 + (u32)x % 8 / 4 * 2 + row % 2, i = (u32)x % 4;
-    const u32 kind = f.kinds[page * BRICKS + brick];
-    if (kind == window32::ZERO) return 0.0f;
-    auto at = [&](u32 byte) { return unit_at(pool, f.refs[page * UNITS + byte / 16]) + brick * 16 + byte % 16; };
-    if (kind == window32::RAW) return __uint_as_float(*(const u32*)at(16 * q + 4 * i));
-    const window32::Packed p = {{*(const u32*)at(12 * q), *(const u32*)at(12 * q + 4), *(const u32*)at(12 * q + 8)}, *(const window32::u16*)at(96 + 2 * q)};
-    return __uint_as_float(window32::unpack(p, kind).v[i]);
-}
-
+}  // namespace stencil
 }  // namespace buddy
