@@ -14,13 +14,14 @@ use crate::{
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 45] = [
+const HEADERS: [Header; 46] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
     ("bpc_best.cuh", include_str!("../kernels/bpc_best.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
+    ("buddy_stencil.cuh", include_str!("../kernels/buddy_stencil.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("fields.cuh", include_str!("../kernels/fields.cuh")),
