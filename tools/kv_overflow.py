@@ -5,6 +5,8 @@ Keys are normal, with a common scale, with outlier channels (a constant offset a
 size, as in trained models), before and after RoPE; values are normal, Laplacian or Student's t.
 An entry is 64 values of a token (`by token`), or the same channels of 16 or 64 tokens (`by
 channel`). The window is the default one, or trained on the data (`buddy.kv` has one per pool).
+`shifted` is the cache that attention reads in place: windows per head and shifts per channel, chosen
+by the first 1024 tokens; in brackets the entries outside the window, which it decodes slowly.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import torch
 from buddy import _native
 from buddy.kv import PageFormat, pack_pages
 from buddy.torch.ops import span
+from buddy.vllm.pages import LayerPages, token_bytes
 
 TOKENS, HEADS, HEAD = 2048, 8, 128
 # Base of the angles, as in Llama 3.
@@ -77,18 +80,31 @@ def share(values, window=None):
     return 100 * int(slot[48:52].view(torch.int32)) / (flat.shape[1] / 64), window
 
 
+def shifted_share(values):
+    """Returns the shares of keys that overflow and that are outside the window, in percent."""
+    keys, slots = values.bfloat16(), torch.arange(TOKENS)
+    pages = LayerPages(torch.zeros(TOKENS // 16, HEADS, 16, token_bytes(HEAD) // 2, dtype=torch.bfloat16), HEAD)
+    pages.train(keys, torch.zeros_like(keys), slots)
+    pages.append(keys, torch.zeros_like(keys), slots)
+    nibbles = pages.region.view(torch.uint8).flatten()[_native.kv_parts(pages.shape)[0] :]
+    counts = torch.bincount(torch.cat([nibbles & 15, nibbles >> 4]).int(), minlength=8)
+    entries = TOKENS * HEADS * HEAD // 64
+    return 100 * int(counts[5]) / entries, 100 - 100 * int(counts[6]) / entries
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     torch.manual_seed(parser.parse_args().seed)
     default = PageFormat(128).window
-    print(f"| {HEADS} heads of {HEAD}, {TOKENS} tokens | by token, window {default} | by token, trained | by channel, 16 tokens | by channel, 64 tokens |")
-    print("|---|---|---|---|---|")
+    print(f"| {HEADS} heads of {HEAD}, {TOKENS} tokens | by token, window {default} | by token, trained | by token, shifted | by channel, 16 tokens | by channel, 64 tokens |")
+    print("|---|---|---|---|---|---|")
     for name, values in cases():
         trained, window = share(values)
         found = [share(values, default)[0], trained, *(share(by_channel(values, tokens))[0] for tokens in (16, 64))]
         first, second, *rest = [f"{one:.3g}" for one in found]
-        print(f"| {name} | {first} | {second} ({window}) | {' | '.join(rest)} |", flush=True)
+        shifted = "{:.3g} ({:.2g})".format(*shifted_share(values))
+        print(f"| {name} | {first} | {second} ({window}) | {shifted} | {' | '.join(rest)} |", flush=True)
 
 
 if __name__ == "__main__":

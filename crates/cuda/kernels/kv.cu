@@ -54,8 +54,8 @@ BUDDY_FN void each_quarter(const KvCache& cache, const KvRows& rows, const long 
 }
 
 // Chooses the windows and shifts of layers, one CTA for each layer, head, and keys or values
-// (docs/explain/attention.md). With `slots`, only where none is chosen yet, from the tokens whose slot
-// is not negative, if they are enough; tokens that are stored keep their shifts of zero.
+// (docs/explain/attention.md). With `slots`, only what is not chosen yet, from the tokens whose slot is
+// not negative: shifts before any token is stored, a window once there are enough tokens.
 extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
                                                                      const __grid_constant__ KvRows rows, const long long* slots) {
     launch_dependent_grids();
@@ -81,8 +81,12 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
         }
     });
     __syncthreads();
-    if (slots != nullptr && tokens < TRAIN_TOKENS) return;
+    if (slots != nullptr && tokens < (old == USED ? TRAIN_TOKENS : 1)) return;
+    // RoPE moves the size of a key's column to its partner, half a head away, as positions grow.
     u32 mine = threadIdx.x < values ? most[threadIdx.x] : 0;
+    if (which == 0 && mine != 0) mine = max(mine, most[threadIdx.x < values / 2 ? threadIdx.x + values / 2 : threadIdx.x - values / 2]);
+    __syncthreads();
+    if (threadIdx.x < values) most[threadIdx.x] = mine;
     if (mine != 0) atomicAdd(&used, 1u), atomicMax(&greatest, mine);
     __syncthreads();
     // A quarter of the columns that are not zero are smaller than the typical one.
@@ -91,12 +95,16 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
     if (mine != 0 && before == used / 4) typical = mine;
     __syncthreads();
     u32 base = typical + 1;
-    bool is_shifted = tokens >= TRAIN_TOKENS && old != USED && greatest <= MOST_EXPONENT;
     if (threadIdx.x < values) {
-        u32 shift = is_shifted && mine > base ? min(mine - base, MOST_SHIFT) : 0;
-        *cache.shift(rows.layer + layer_at, head, which, threadIdx.x) = shifts[threadIdx.x] = (u8)shift;
+        u32 shift = mine > base && greatest <= MOST_EXPONENT ? min(mine - base, MOST_SHIFT) : 0;
+        u8* at = cache.shift(rows.layer + layer_at, head, which, threadIdx.x);
+        shifts[threadIdx.x] = slots != nullptr && old == USED ? *at : *at = (u8)shift;
     }
     __syncthreads();
+    if (slots != nullptr && tokens < TRAIN_TOKENS) {
+        if (threadIdx.x == 0) *window = USED;
+        return;
+    }
     WindowVotes votes = {change};
     each_quarter(cache, rows, slots, layer_at, head, which, [&](u32(&words)[8], u32 value) {
         shift_quarter(words, shifts + value);
@@ -104,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
         if (quarter == 0) votes.cast(range);
     });
     __syncthreads();
-    if (threadIdx.x == 0) *window = (u8)min(votes.best(BUDDY_WINDOW), is_shifted ? MOST_EXPONENT : LAST_WINDOW);
+    if (threadIdx.x == 0) *window = (u8)min(votes.best(BUDDY_WINDOW), greatest <= MOST_EXPONENT ? MOST_EXPONENT : LAST_WINDOW);
 }
 
 constexpr u32 READ_WARPS = 2;

@@ -3,13 +3,13 @@
     llm = LLM("folder", attention_backend="CUSTOM")
 
 Decoding reads packed pages in place. Prompts go plain to FlashAttention; a prompt with older tokens
-is first unpacked to scratch memory. Values come back with every bit (docs/guide/vllm.md). Not run
-on a GPU inside vLLM yet.
+is first unpacked to scratch memory. Values come back with every bit (docs/guide/vllm.md).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
@@ -152,7 +152,7 @@ class BuddyMetadata(AttentionMetadata):
     table: torch.Tensor
     lengths: torch.Tensor
     scratch: torch.Tensor | None
-    # Rows of the longest prompt, if it can choose windows and shifts.
+    # Rows of the longest prompt, which may choose windows and shifts.
     trains: slice | None = None
 
 
@@ -241,7 +241,6 @@ class BuddyAttention(AttentionImpl[BuddyMetadata]):
         """Appends the tokens of a batch."""
         if kv_cache.numel():
             self.open(kv_cache)
-            # One prompt's tokens: vLLM warms up with many sequences of the same two tokens.
             if self.window is None and (rows := rows_that_train(layer)) is not None:
                 self.pages.train(key[rows], value[rows], slot_mapping[rows])
             self.pages.append(key, value, slot_mapping)
@@ -355,5 +354,23 @@ def ask_for_packed_pages() -> None:
     Attention.get_kv_cache_spec = get_kv_cache_spec
 
 
+def forget_warm_up() -> None:
+    """Lets the first request choose windows and shifts, not the tokens of vLLM's warm-up."""
+    from vllm.v1.worker.gpu_worker import Worker
+
+    plain = Worker.compile_or_warm_up_model
+
+    @functools.wraps(plain)
+    def compile_or_warm_up_model(worker):
+        result = plain(worker)
+        for layer in worker.vllm_config.compilation_config.static_forward_context.values():
+            if isinstance(getattr(layer, "impl", None), BuddyAttention) and layer.impl.pages is not None:
+                layer.impl.pages.forget()
+        return result
+
+    Worker.compile_or_warm_up_model = compile_or_warm_up_model
+
+
 if not hasattr(AttentionBackend, "customize_spec"):
     ask_for_packed_pages()
+forget_warm_up()

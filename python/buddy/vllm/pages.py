@@ -16,8 +16,10 @@ from ..torch.layout import ENTRY
 from ..torch.ops import device_and_stream, is_dense, span
 from ..torch.pinned import pinned, unpin
 
-# A window that is not chosen yet (`kv.cuh`), and the rows that choose windows and shifts.
-UNUSED, TRAINED_ON = 255, range(64, 1025)
+# A window that is not chosen yet (`kv.cuh`), and the most rows that choose windows and shifts.
+UNUSED, TRAINED_ON = 255, 1024
+# Shifts begin at a multiple of this, behind the windows; the fault takes as much at the end.
+SHIFTS_AT = 128
 
 
 def token_bytes(head: int) -> int:
@@ -66,7 +68,8 @@ class LayerPages:
         self.native = (self.shape, _native.Span(region, address, entries), span(self.overflow), _native.Span(region, address + entries, nibbles),
                        span(self.windows))
         _native.kv_clear(self.where, self.native)
-        self.windows[: 2 * heads] = UNUSED if window is None else window
+        self.window = UNUSED if window is None else window
+        self.forget()
 
     def __del__(self):
         # Kernels may still use the memory.
@@ -79,6 +82,12 @@ class LayerPages:
         """GPU index and current stream."""
         return device_and_stream(self.region)
 
+    def forget(self) -> None:
+        """Makes the next tokens choose windows and shifts. No token may be read any more."""
+        with torch.inference_mode():
+            self.windows[: 2 * self.shape[2]] = self.window
+            self.windows[SHIFTS_AT * -(-2 * self.shape[2] // SHIFTS_AT) : -SHIFTS_AT] = 0
+
     def load(self, group: int) -> None:
         """Loads the kernels of ``attend``, which a graph that is captured must not do."""
         if self.is_on_gpu:
@@ -90,10 +99,10 @@ class LayerPages:
             _native.kv_append(self.where, self.native, rows, span(slots))
 
     def train(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
-        """Chooses windows and shifts from tokens that are appended next, if none are chosen yet and the
-        tokens are enough, without a wait."""
-        tokens = min(len(slots), len(keys), TRAINED_ON[-1])
-        if tokens in TRAINED_ON and (rows := self.rows(keys, values, slots, tokens)):
+        """Chooses windows and shifts from tokens that are appended next, if none are chosen yet, without
+        a wait. A window needs 64 tokens."""
+        tokens = min(len(slots), len(keys), TRAINED_ON)
+        if (rows := self.rows(keys, values, slots, tokens)):
             _native.kv_train(self.where, self.native, rows, span(slots))
 
     def rows(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor, tokens: int):

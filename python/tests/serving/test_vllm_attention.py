@@ -286,13 +286,20 @@ def test_the_first_prompt_chooses_windows_and_shifts():
     # Tokens were stored before, so that the large column has no shift: only the windows help.
     assert overflows[0] < overflows[1]
     pages = LayerPages(torch.zeros(12, 2, 16, token_bytes(128) // 2, dtype=torch.bfloat16), 128)
-    pages.train(keys, values, torch.arange(160))
+    pages.train(keys[:9], values[:9], torch.arange(9))
+    assert (pages.windows[:4] == 254).all()
+    pages.append(keys[:9], values[:9], torch.arange(9))
+    chosen = pages.windows[128:].clone()
+    pages.train(keys[9:], values[9:], torch.arange(9, 160))
+    assert torch.equal(pages.windows[128:], chosen) and (pages.windows[:4] <= 240).all()
     shifts = pages.windows[128:][: 4 * 128].view(2, 2, 128)
     assert (shifts[:, 0, 7] > 5).all() and (shifts[:, 1, :64] > 3).all() and not shifts[:, 1, 64:].any()
-    pages.append(keys, values, torch.arange(160))
+    pages.append(keys[9:], values[9:], torch.arange(9, 160))
     assert all(torch.equal(one, two) for one, two in zip(pages.read_new(torch.arange(12, dtype=torch.int32), 160), (keys, values)))
     nibbles = pages.region.view(torch.uint8).flatten()[entries:]
-    assert ((nibbles & 15) == 6).sum() + ((nibbles >> 4) == 6).sum() > 0.95 * 160 * 2 * 4
+    assert ((nibbles & 15) == 6).sum() + ((nibbles >> 4) == 6).sum() > 0.9 * 160 * 2 * 4
+    pages.forget()
+    assert (pages.windows[:4] == 255).all() and not pages.windows[128:-128].any()
 
 
 def test_an_empty_sequence_gives_zeros():

@@ -44,10 +44,10 @@ fn change_exponents(entry: &mut Entry, shifts: &[u8], change: fn(u8, u8) -> u8) 
     }
 }
 
-/// Returns the shifts of a head's values from those of some tokens, and whether any value may have
-/// one. A column whose largest exponent exceeds the typical one by more than one is shifted to that. A
-/// quarter of the columns that are not zero are smaller than the typical one.
-fn shifts_of(tokens: &[&[u8]], is_used: bool) -> (Vec<u8>, bool) {
+/// Returns the shifts of a head's values from those of some tokens, and the largest window. A column whose largest exponent exceeds the typical one by more than one is shifted to that. A
+/// quarter of the columns that are not zero are smaller than the typical one. A key's column counts as
+/// large as its partner half a head away, since RoPE moves their size from one to the other.
+fn shifts_of(tokens: &[&[u8]], of_keys: bool) -> (Vec<u8>, u8) {
     let mut most = vec![0; tokens[0].len() / 2];
     for token in tokens {
         for (most, value) in most.iter_mut().zip(token.as_chunks::<2>().0) {
@@ -55,12 +55,18 @@ fn shifts_of(tokens: &[&[u8]], is_used: bool) -> (Vec<u8>, bool) {
             *most = if exponent == 255 { *most } else { exponent.max(*most) };
         }
     }
+    if of_keys {
+        let (first, second) = most.split_at_mut(tokens[0].len() / 4);
+        for (one, two) in first.iter_mut().zip(second).filter(|(one, two)| **one != 0 && **two != 0) {
+            (*one, *two) = ((*one).max(*two), (*one).max(*two));
+        }
+    }
     let mut sorted: Vec<u8> = most.iter().copied().filter(|&one| one != 0).collect();
     sorted.sort_unstable();
     let base = sorted.get(sorted.len() / 4).map_or(0, |typical| typical + 1);
-    let is_shifted = !is_used && sorted.last().is_none_or(|&greatest| greatest <= MOST_EXPONENT);
+    let is_shifted = sorted.last().is_none_or(|&greatest| greatest <= MOST_EXPONENT);
     let shift = |one: u8| if is_shifted { one.saturating_sub(base).min(MOST_SHIFT) } else { 0 };
-    (most.into_iter().map(shift).collect(), is_shifted)
+    (most.into_iter().map(shift).collect(), if is_shifted { MOST_EXPONENT } else { LAST_WINDOW })
 }
 
 /// A KV cache over memory of the caller.
@@ -121,37 +127,43 @@ impl<'a> HostKv<'a> {
     }
 
     /// Chooses windows and shifts of a layer from tokens, as [`super::KvCache::train`] with slots: only
-    /// where none is chosen yet, from those whose slot is not negative.
+    /// what is not chosen yet, from those whose slot is not negative.
     ///
     /// # Errors
     /// As for [`Self::append`].
     pub fn train(&mut self, layer: u32, rows: HostRows<'_>, slots: &[i64]) -> Result<(), Error> {
         let (row, heads) = (self.check_rows(layer, rows, slots)?, self.shape.heads);
         let tokens: Vec<usize> = (0..slots.len()).filter(|&token| slots[token] >= 0).collect();
-        if tokens.len() < TRAIN_TOKENS {
+        if tokens.is_empty() {
             return Ok(());
         }
         for (head, which) in (0..heads).flat_map(|head| [(head, 0), (head, 1)]) {
             let window = self.window_at(layer, head, which);
-            let is_used = match self.windows[window] {
-                USED => true,
-                UNUSED => false,
-                _ => continue,
-            };
+            let old = self.windows[window];
+            if old <= LAST_WINDOW || (old == USED && tokens.len() < TRAIN_TOKENS) {
+                continue;
+            }
             let plain = if which == 0 { rows.keys } else { rows.values };
             let size = row / heads as usize;
             let of_token = |token: &usize| &plain[token * rows.stride + head as usize * size..][..size];
             let values: Vec<&[u8]> = tokens.iter().map(of_token).collect();
-            let (found, is_shifted) = shifts_of(&values, is_used);
+            let (mut found, most) = shifts_of(&values, which == 0);
+            let at = self.shift_at(layer, head, which);
+            let shifts = &mut self.windows[at..at + found.len()];
+            match old {
+                USED => found.copy_from_slice(shifts),
+                _ => shifts.copy_from_slice(&found),
+            }
+            if tokens.len() < TRAIN_TOKENS {
+                self.windows[window] = USED;
+                continue;
+            }
             let mut entries: Vec<Entry> = values.iter().flat_map(|one| one.as_chunks().0).copied().collect();
             for (at, entry) in entries.iter_mut().enumerate() {
                 let first = at * VALUES % found.len();
                 change_exponents(entry, &found[first..first + VALUES], shift);
             }
-            let most = if is_shifted { MOST_EXPONENT } else { LAST_WINDOW };
             self.windows[window] = Bf16::train(&entries).window().min(most);
-            let at = self.shift_at(layer, head, which);
-            self.windows[at..at + found.len()].copy_from_slice(&found);
         }
         Ok(())
     }
@@ -347,8 +359,8 @@ mod tests {
         }
     }
 
-    /// Columns that are larger than others have the shifts that training chose, also where exponents
-    /// wrap around; and tokens that were stored before have none.
+    /// Columns that are larger than others have the shifts that the first tokens chose, also where
+    /// exponents wrap around, and tokens that were stored without training none.
     #[test]
     fn trained_shifts_make_columns_alike_and_lose_nothing() {
         for stored in [0, 3] {
@@ -367,14 +379,21 @@ mod tests {
             cache.windows[..4 * 2].fill(UNUSED);
             let rows = HostRows { keys: &keys, values: &values, stride: ROW };
             cache.append(1, rows, &slots[..stored]).unwrap();
+            cache.train(1, rows, &[-1]).unwrap();
+            let untrained = if stored == 0 { UNUSED } else { USED };
+            assert!(cache.windows[4..8].iter().all(|&window| window == untrained));
             cache.train(1, rows, &slots[..TRAIN_TOKENS - 1]).unwrap();
-            assert!(
-                cache.windows[4..8].iter().all(|&window| window == if stored == 0 { UNUSED } else { USED })
-            );
+            assert!(cache.windows[4..8].iter().all(|&window| window == USED));
             cache.train(1, rows, &slots).unwrap();
             let shifts = |head, which| &cache.windows[cache.shift_at(1, head, which)..][..128];
-            assert_eq!(shifts(1, 0)[77], if stored == 0 { 8 } else { 0 });
-            assert!(shifts(1, 0).iter().filter(|&&by| by != 0).count() == usize::from(stored == 0));
+            let by = if stored == 0 { 8 } else { 0 };
+            // A key's column and its partner, half a head away; of values the column alone.
+            assert_eq!(
+                [shifts(1, 0)[77], shifts(1, 0)[13], shifts(1, 1)[77], shifts(1, 1)[13]],
+                [by, by, by, 0]
+            );
+            let shifted = |which| shifts(1, which).iter().filter(|&&by| by != 0).count();
+            assert!(stored != 0 || [shifted(0), shifted(1)] == [2, 1]);
             assert!(cache.windows[4..8].iter().all(|&window| (100..=120).contains(&window)));
             let chosen = cache.windows.to_vec();
             cache

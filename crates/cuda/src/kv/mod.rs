@@ -175,7 +175,8 @@ impl<'a> KvCache<'a> {
     /// Chooses the windows and shifts of the rows' layers from these tokens, for each head's keys and
     /// values. Stored tokens are read with them. So call it before the first append to these layers,
     /// and never after; or with the tokens' slots, as for [`Self::append`], and at any time: then it
-    /// chooses only what is not chosen yet, from at least 64 tokens whose slot is not negative.
+    /// chooses only what is not chosen yet, from the tokens whose slot is not negative. Shifts are chosen
+    /// before any token is stored, a window by the first 64 tokens or more.
     ///
     /// # Errors
     /// [`Error::Kv`], [`Error::Shape`], or a driver error.
