@@ -17,7 +17,7 @@ struct GrayScott {
         const V lap_lack = multiply_add(V(-6.0f), lack, at.x(0, -1) + at.x(0, 1) + (at.y(0, -1) + at.y(0, 1)) + (at.z(0, -1) + at.z(0, 1)));
         const V lap_v = multiply_add(V(-6.0f), v, at.x(1, -1) + at.x(1, 1) + (at.y(1, -1) + at.y(1, 1)) + (at.z(1, -1) + at.z(1, 1)));
         const V reaction = (V(1.0f) - lack) * (v * v);
-        // What is smaller is lost in u = 1 - lack, whose values have 24 bits.
+        // Smaller values would be lost in u = 1 - lack, which has 24 bits.
         next[0] = flush(multiply_add(V(spread_u), lap_lack, multiply_add(V(1.0f - feed), lack, reaction)), 3e-8f);
         next[1] = flush(multiply_add(V(spread_v), lap_v, multiply_add(V(1.0f - feed - kill), v, reaction)), 3e-8f);
     }

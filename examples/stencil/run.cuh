@@ -1,6 +1,6 @@
 // Runs a model in compressed and in plain memory, compares every value, and prints the speed of both.
-// With --card-times it then runs a grid whose plain fields would need that many times the GPU's memory.
-// Its boxes of `apart` planes begin alike and do not touch, so plain memory computes one, and all are compared.
+// With --card-times it then runs a grid whose plain fields would need that many times the GPU's memory. Its
+// boxes of `apart` planes begin alike and do not touch, so plain memory computes one, and all are compared.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,8 @@ inline Ask read_options(int count, char** options) {
         else if (is("--steps") && (ask.steps = atoi(value)) > 0) i++;
         else if (is("--card-times") && (ask.card_times = atof(value)) > 0) i++;
         else if (is("--host-gb") && (ask.host_gb = atof(value)) >= 0) i++;
-        else printf("%s: options are --cells X,Y,Z --apart CELLS --thick CELLS --steps NUMBER --card-times NUMBER --host-gb GB --everywhere --windows\n", name), exit(2);
+        else printf("%s: options are --cells X,Y,Z --apart CELLS --thick CELLS --steps NUMBER --card-times NUMBER --host-gb GB "
+                    "--everywhere --windows\n", name), exit(2);
     }
     return ask;
 }
@@ -64,7 +65,8 @@ struct Result {
     u64 wrong = 0;
 };
 
-// Runs a grid; `box` is the grid of plain memory, which repeats in it. Prints a row for every tenth of the run.
+// Runs a grid; `box` is the grid of plain memory, which repeats in it. Prints a row for every tenth of the
+// run.
 template <class Model>
 Result run(const Model& model, const Ask& ask, Grid n, Grid box, size_t host_bytes) {
     using namespace buddy::stencil;
@@ -74,8 +76,8 @@ Result run(const Model& model, const Ask& ask, Grid n, Grid box, size_t host_byt
     Plain<Model> plain(model, box);
     Packed<Model> packed(model, n, 0, host_bytes);
     if (ask.windows) packed.use_windows();
-    printf("%d x %d x %d cells, %.1f GB in plain memory; %.1f GB on the GPU and %.1f GB of the host for pages\n", n.nx, n.ny, n.nz, 8e-9 * Model::FIELDS * n.cells(), 1e-9 * packed.device_bytes(),
-           1e-9 * packed.host_bytes());
+    printf("%d x %d x %d cells, %.1f GB in plain memory; %.1f GB on the GPU and %.1f GB of the host for pages\n", n.nx, n.ny, n.nz,
+           8e-9 * Model::FIELDS * n.cells(), 1e-9 * packed.device_bytes(), 1e-9 * packed.host_bytes());
     printf("%6s %8s %8s %8s %8s %9s %9s %10s %10s %8s\n", "step", "pages", "windows", "raw", "on host", "GPU, GB", "host, GB", "packed", "plain", "differ");
     for (int tenth = 0, done = 0; tenth < 10; tenth++) {
         const int until = ask.steps * (tenth + 1) / 10, steps = until - done;
@@ -89,8 +91,9 @@ Result run(const Model& model, const Ask& ask, Grid n, Grid box, size_t host_byt
         result.wrong += wrong;
         result.packed = {1e-9 * n.cells() * done / packed_seconds, 1e-9 * n.cells() * steps / a};
         result.plain = {1e-9 * box.cells() * done / plain_seconds, 1e-9 * box.cells() * steps / b};
-        printf("%6d %7.1f%% %7.1f%% %7.1f%% %7.1f%% %9.1f %9.1f %10.1f %10.1f %8llu\n", done, 100 * s.lit, 100 * s.window, 100 * s.raw, 100 * s.host, 1e-9 * UNIT * packed.books().device_used,
-               1e-9 * UNIT * packed.books().host_used, result.packed.end, result.plain.end, wrong);
+        printf("%6d %7.1f%% %7.1f%% %7.1f%% %7.1f%% %9.1f %9.1f %10.1f %10.1f %8llu\n", done, 100 * s.lit, 100 * s.window, 100 * s.raw,
+               100 * s.host, 1e-9 * UNIT * packed.books().device_used, 1e-9 * UNIT * packed.books().host_used, result.packed.end,
+               result.plain.end, wrong);
         fflush(stdout);
     }
     const int steps = ask.steps < 20 ? ask.steps : 20;
@@ -111,9 +114,9 @@ int run_all(int count, char** options, bool repeats, Make make) {
         size_t left, all;
         buddy::stencil::check(cudaMemGetInfo(&left, &all));
         const Result fits = run(make(ask, ask.cells), ask, ask.cells, ask.cells, 0);
-        const double plain_mean = fits.plain.mean > fits.simple.mean ? fits.plain.mean : fits.simple.mean, plain_end = fits.plain.end > fits.simple.end ? fits.plain.end : fits.simple.end;
-        printf("fits: packed %.1f over the run, %.1f at its end; plain with tiles %.1f, %.1f; plain, a thread per cell %.1f (10^9 cells a second)\n", fits.packed.mean, fits.packed.end, fits.plain.mean,
-               fits.plain.end, fits.simple.mean);
+        const double plain_mean = std::max(fits.plain.mean, fits.simple.mean), plain_end = std::max(fits.plain.end, fits.simple.end);
+        printf("fits: packed %.1f over the run, %.1f at its end; plain with tiles %.1f, %.1f; plain, a thread per cell %.1f "
+               "(10^9 cells a second)\n", fits.packed.mean, fits.packed.end, fits.plain.mean, fits.plain.end, fits.simple.mean);
         printf("fits: packed is %.2f times the faster plain over the run, %.2f at its end\n", fits.packed.mean / plain_mean, fits.packed.end / plain_end);
         u64 wrong = fits.wrong;
         if (ask.card_times > 0) {
@@ -122,9 +125,10 @@ int run_all(int count, char** options, bool repeats, Make make) {
             n.nz = ask.apart * (int)std::ceil(ask.card_times * all / (8.0 * Model::FIELDS * box.cells()));
             const Result large = run(make(ask, n), ask, n, box, (size_t)(1e9 * ask.host_gb));
             wrong += large.wrong;
-            printf("%.2f times the card: packed %.1f over the run, %.1f at its end\n", 8.0 * Model::FIELDS * n.cells() / all, large.packed.mean, large.packed.end);
-            printf("%.2f times the card: %.2f times its speed where it fits over the run, %.2f at its end\n", 8.0 * Model::FIELDS * n.cells() / all, large.packed.mean / fits.packed.mean,
-                   large.packed.end / fits.packed.end);
+            const double times = 8.0 * Model::FIELDS * n.cells() / all;
+            printf("%.2f times the card: packed %.1f over the run, %.1f at its end\n", times, large.packed.mean, large.packed.end);
+            printf("%.2f times the card: %.2f times its speed where it fits over the run, %.2f at its end\n", times,
+                   large.packed.mean / fits.packed.mean, large.packed.end / fits.packed.end);
         }
         printf("%s\n", wrong == 0 ? "every value is the same" : "VALUES DIFFER");
         return wrong != 0;

@@ -13,9 +13,9 @@
 // The contract:
 // - The grid has multiples of 64 cells along x, of 32 along y, at most 65535 along z. Cells outside are zero.
 // - `update` computes the next value of every field. V is float, or Cells with the same operators.
-//   at(f), at.x(f, k), at.y(f, k) and at.z(f, k) are a field here and k cells further along an axis; |k| is at
-//   most RADIUS, which is at most 4, and f and k are constants once loops are unrolled. at.of_position(g)
-//   is g(x, y, z).
+//   at(f), at.x(f, k), at.y(f, k) and at.z(f, k) are a field here and k cells further along an axis; |k| is
+//   at most RADIUS, which is at most 4, and f and k are constants once loops are unrolled.
+//   at.of_position(g) is g(x, y, z).
 // - An update whose inputs are all zero gives zero. Pages that nothing has reached take no memory, so a field
 //   is best the distance from rest, and `flush` makes negligible values zero. A cell becomes nonzero only
 //   within RADIUS of a nonzero one.
@@ -23,12 +23,12 @@
 //   with `initial`.
 // - A block traverses PLANES planes: 64 for one field, 32 for two. More fields than FIELDS * (2 * RADIUS + 1)
 //   = 9 allows spill registers; shared memory of two blocks must fit a multiprocessor.
-// - Compiled with -fmad=false, Packed, Plain and a loop over cells on a CPU have equal bits. multiply_add rounds
-//   once everywhere.
-// - Memory: a page is one plane of 64 x 32 cells of a field, 8 KiB, taken when a neighbour is alive. As device
-//   memory fills, bricks of 8 x 4 cells become windows, 112 of 128 bytes; then the last eighth of pages
-//   moves to pinned host memory. A page that finds no memory makes step() or look() throw Error, at the
-//   latest ten steps later; the fields are then lost.
+// - Compiled with -fmad=false, Packed, Plain and a loop over cells on a CPU have equal bits. multiply_add
+//   rounds once everywhere.
+// - Memory: a page is one plane of 64 x 32 cells of a field, 8 KiB, taken when a neighbour is alive. As
+//   device memory fills, bricks of 8 x 4 cells become windows, 112 of 128 bytes; then the last eighth of
+//   pages moves to pinned host memory. A page that finds no memory makes step() or look() throw Error, at
+//   the latest ten steps later; the fields are then lost.
 // - All work is enqueued on one stream. A model is copied to kernels by value.
 #pragma once
 #ifndef BUDDY_ENTRY_BYTES
@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(THREADS) compare_pages(State from, Pool pool, 
     __shared__ Stage stage;
     __shared__ UnitList list;
     const u32 t = threadIdx.x;
-    const int tile = (int)blockIdx.x, z = (int)blockIdx.y, x = (tile % n.tiles_x() * TX + cell_x(t)) % box.nx, y = (tile / n.tiles_x() * TY + cell_y(t)) % box.ny;
+    const int tile = (int)blockIdx.x, z = (int)blockIdx.y;
+    const int x = (tile % n.tiles_x() * TX + cell_x(t)) % box.nx, y = (tile / n.tiles_x() * TY + cell_y(t)) % box.ny;
     u32 count = 0;
     for (int f = 0; f < Model::FIELDS; f++) {
         const Pair cells = load_page(from, pool, ((u64)tile * n.nz + z) * Model::FIELDS + f, stage, list);
@@ -224,7 +225,8 @@ public:
     }
     // Enqueues a step.
     void step() {
-        launch(plain_step<Model>, columns(n_, PlainBlock<Model>::PLANES), sizeof(PlainShared<Model>), stream_, model_, (const float*)now(), next_.template at<float>(), n_);
+        launch(plain_step<Model>, columns(n_, PlainBlock<Model>::PLANES), sizeof(PlainShared<Model>), stream_, model_,
+               (const float*)now(), next_.at<float>(), n_);
         std::swap(now_, next_);
     }
     // The same by a kernel with a thread per cell.
@@ -282,8 +284,9 @@ public:
     }
     // Enqueues a step. Every tenth one waits for the stream, and retargets pages before memory runs out.
     void step() {
-        launch(light_pages<Model>, blocks(n_.pages()), 0, stream_, now_.state(), next_.state(), books_.template at<PoolState>(), stack_.template at<u32>(), n_, target_);
-        launch(windows_ ? packed_step<Model, true> : packed_step<Model, false>, columns(n_, Model::PLANES), sizeof(StepShared<Model>), stream_, model_, now_.state(), next_.state(), pool(), n_,
+        launch(light_pages<Model>, blocks(n_.pages()), 0, stream_, now_.state(), next_.state(), pool_state(), stack(), n_, target_);
+        const auto kernel = windows_ ? packed_step<Model, true> : packed_step<Model, false>;
+        launch(kernel, columns(n_, Model::PLANES), sizeof(StepShared<Model>), stream_, model_, now_.state(), next_.state(), pool(), n_,
                fault_.at<u64>());
         std::swap(now_, next_);
         steps_++, window_steps_ += windows_;
@@ -294,9 +297,11 @@ public:
         const u32 lit = state_.lit;
         state_ = books_.read<PoolState>(stream_);
         if (state_.failed || fault_.read<u64>(stream_) != ~0ull)
-            throw Error("the fields need more than " + std::to_string(device_.bytes()) + " bytes on the device and " + std::to_string(host_.bytes()) + " on the host");
+            throw Error("the fields need more than " + std::to_string(device_.bytes()) + " bytes on the device and " +
+                        std::to_string(host_.bytes()) + " on the host");
         // Units for three times the pages added since the last look.
-        const double soon = 3.0 * UNITS * (state_.lit - lit), total = (double)(device_.bytes() / UNIT), wanted = (double)UNITS * (2 * pages() - state_.lit);
+        const double soon = 3.0 * UNITS * (state_.lit - lit), total = (double)(device_.bytes() / UNIT);
+        const double wanted = (double)UNITS * (2 * pages() - state_.lit);
         const double left = (double)(state_.device_end - std::min(state_.device_next, state_.device_end)) + std::max(state_.freed, 0);
         auto scarce = [&](double share, double soon) { return wanted > left && left < std::max(share * total, soon); };
         if (scarce(0.05, 2 * soon)) windows_ = true;
@@ -355,20 +360,23 @@ private:
     };
     u64 pages() const { return F * n_.pages(); }
     Pool pool() const { return {device_.at(), host_.at()}; }
+    PoolState* pool_state() const { return books_.at<PoolState>(); }
+    u32* stack() const { return stack_.at<u32>(); }
     void begin(const Room& room) {
-        launch(begin_packed<Model>, columns(n_, 1), 0, stream_, model_, room.state(), pool(), books_.template at<PoolState>(), n_);
+        launch(begin_packed<Model>, columns(n_, 1), 0, stream_, model_, room.state(), pool(), pool_state(), n_);
     }
     // Retargets pages to 8/7x if few of their bricks use the last unit; with each call more, finally all.
     void trim() {
         constexpr u32 LEVELS[5] = {0, 2, 8, 24, 64};
         const u32 most = LEVELS[std::min(level_, 4)];
         level_ = std::min(level_ + 1, 5);
-        for (const Room* room : {&now_, &next_}) launch(trim_pages, blocks(32 * pages()), 0, stream_, room->state(), pool(), books_.template at<PoolState>(), stack_.template at<u32>(), pages(), most);
+        for (const Room* room : {&now_, &next_})
+            launch(trim_pages, blocks(32 * pages()), 0, stream_, room->state(), pool(), pool_state(), stack(), pages(), most);
     }
     // Moves units back to the device, except the last ones, as long as more than `keep` are free.
     void raise(int keep) {
         for (const Room* room : {&now_, &next_})
-            launch(raise_pages, blocks(32 * pages()), 0, stream_, room->state(), pool(), books_.template at<PoolState>(), stack_.template at<u32>(), pages(), UNITS - 1u, keep);
+            launch(raise_pages, blocks(32 * pages()), 0, stream_, room->state(), pool(), pool_state(), stack(), pages(), UNITS - 1u, keep);
     }
 
     Model model_;

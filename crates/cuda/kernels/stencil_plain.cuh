@@ -109,7 +109,10 @@ BUDDY_FN void step_plain(const Model& model, const float* from, float* to, const
         again(t);
         cp_async_wait<2>();
         Pair old[F];
-        BUDDY_UNROLL for (int f = 0; f < F; f++) old[f] = Model::BEFORE ? Pair{{sh.old[Model::BEFORE ? f : 0][0][t], sh.old[Model::BEFORE ? f : 0][1][t]}} : zero_pair();
+        BUDDY_UNROLL for (int f = 0; f < F; f++) {
+            const auto& values = sh.old[Model::BEFORE ? f : 0];
+            old[f] = Model::BEFORE ? Pair{{values[0][t], values[1][t]}} : zero_pair();
+        }
         Cells next[F];
         model.update(Around<Model>{here[0] + inner, -4, 4, Shared::PLANE, queue, old, b.x0 + (int)(t % 16 * 4), b.y0 + (int)(t / 16 * 2), z}, next);
         b.fetch_before(again(t), z + 1);

@@ -108,14 +108,17 @@ struct StepBlock {
         stage_pair<WINDOW>(room, sh.from_units[f][e].at, sh.from_kinds[f][e][brick_of(t)], t);
     }
     BUDDY_FN Pair take(Stage& room, int f, u32 t, int e) const { return take_pair<WINDOW>(room, sh.from_kinds[f][e][brick_of(t)], t); }
-    BUDDY_FN Pair take_before(int f, u32 t, int i) const { return take_pair<WINDOW>(sh.old[Model::BEFORE ? f : 0], sh.to_kinds[f][i][brick_of(t)], t); }
+    BUDDY_FN Pair take_before(int f, u32 t, int i) const {
+        return take_pair<WINDOW>(sh.old[Model::BEFORE ? f : 0], sh.to_kinds[f][i][brick_of(t)], t);
+    }
     BUDDY_FN void fetch_rim(u32 t, int i) const {
         if (i < count) {
             const PackedRim<R> r(t);
             BUDDY_UNROLL for (int f = 0; f < F; f++) {
                 const u32 kind = sh.rim_kinds[f][r.side][i][r.k];
-                if (kind != window32::RAW || r.faces())
-                    stage_quad<WINDOW>(&sh.rim[f][t], (u64)unit_at(pool, sh.rim_refs[f][r.side][i][r.q]), kind, PackedRim<R>::brick(r.side, r.k), r.q);
+                if (kind == window32::RAW && !r.faces()) continue;
+                const u64 unit = (u64)unit_at(pool, sh.rim_refs[f][r.side][i][r.q]);
+                stage_quad<WINDOW>(&sh.rim[f][t], unit, kind, PackedRim<R>::brick(r.side, r.k), r.q);
             }
         }
         cp_async_commit();
@@ -145,8 +148,10 @@ struct StepBlock {
             BUDDY_UNROLL for (int k = 0; k < AT_ONCE; k++)
                 if (first + k < ALL) stage(room(k), (first + k) / (2 * R + 1), t, (first + k) % (2 * R + 1));
             cp_async_commit(), cp_async_wait<0>(), __syncwarp();
-            BUDDY_UNROLL for (int k = 0; k < AT_ONCE; k++)
-                if (first + k < ALL) queue[(first + k) / (2 * R + 1)].plane[(first + k) % (2 * R + 1)] = take(room(k), (first + k) / (2 * R + 1), t, (first + k) % (2 * R + 1));
+            BUDDY_UNROLL for (int k = 0; k < AT_ONCE; k++) {
+                const int f = (first + k) / (2 * R + 1), e = (first + k) % (2 * R + 1);
+                if (first + k < ALL) queue[f].plane[e] = take(room(k), f, t, e);
+            }
             __syncwarp();
         }
         __syncthreads();

@@ -1,5 +1,5 @@
-// The calls of the CUDA runtime that buddy_stencil.cuh and its examples make, on host memory, for programs that run
-// kernels by emu.h. Fresh memory has a pattern, so that a read of what was not written shows.
+// The calls of the CUDA runtime that buddy_stencil.cuh and its examples make, on host memory, for programs
+// that run kernels by emu.h. Fresh memory has a pattern, so that a read of what was not written shows.
 #pragma once
 #include <cstdlib>
 #include <cstring>
