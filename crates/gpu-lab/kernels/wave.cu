@@ -96,10 +96,10 @@ BUDDY_KERNEL fill_velocity_pages(u32* to, Step s) {
     to[at] = word;
 }
 // Waves everywhere, with full mantissas and amplitudes over several powers of ten.
-BUDDY_KERNEL fill_waves(float* to, Grid n, float phase) {
+BUDDY_KERNEL fill_waves(float* to, Grid n, float phase, int first, int planes) {
     u64 at = thread_number();
-    if (at >= (u64)n.nx * n.ny * n.nz) return;
-    float x = (float)(at % n.nx), y = (float)(at / n.nx % n.ny), z = (float)(at / n.nx / n.ny);
+    if (at >= (u64)n.nx * n.ny * planes) return;
+    float x = (float)(at % n.nx), y = (float)(at / n.nx % n.ny), z = (float)(first + (int)(at / n.nx / n.ny));
     float v = sinf(0.31f * x + 0.11f * y + phase) * cosf(0.23f * z - 0.17f * y) + 0.3f * sinf(0.4f * z + 0.05f * x - phase);
     to[at] = flush(1e-3f * v * expf(-0.004f * z));
 }

@@ -63,6 +63,11 @@ impl Step {
         let Grid { x, y, z } = grid;
         Self { cells: [x, y, z].map(|n| n as i32), push: 0.0, fault }
     }
+
+    /// Returns the cells of a plane.
+    pub(super) fn plane(&self) -> u64 {
+        self.cells[0] as u64 * self.cells[1] as u64
+    }
 }
 
 /// The struct `State`: addresses of a field's references, kinds and marks.

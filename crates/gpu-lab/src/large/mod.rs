@@ -58,7 +58,7 @@ pub struct LargeAsk {
     pub steps: Option<u32>,
     /// Time limit of the compressed run in seconds.
     pub seconds: f64,
-    /// The ways to run; plain ones only if they fit.
+    /// The ways to run, of those that fit.
     pub ways: Vec<Way>,
     /// Verify all methods at small sizes first.
     pub verify: bool,
@@ -152,14 +152,21 @@ impl Large<'_> {
         for way in [Way::Plain, Way::Slabs, Way::Pinned] {
             let wanted = self.ask.ways.contains(&way) && !self.report.stopped;
             let done = self.report.runs.iter().any(|run| run.way == way);
-            match (wanted && !done, fits) {
-                (true, true) if way == Way::Plain => drop(self.plain()?),
-                (true, true) => self.slabs(way)?,
-                (true, false) => {
-                    let _ = self.tell(LargeNews::Left(way, "plain memory does not fit twice on this GPU"));
+            let by_slabs = SlabWave::device_bytes(self.ask.grid, self.ask.share) < free;
+            let left = match way {
+                _ if !wanted || done => continue,
+                Way::Plain if fits => {
+                    self.plain()?;
+                    continue;
                 }
-                _ => {}
-            }
+                Way::Plain => "plain memory does not fit twice on this GPU",
+                _ if by_slabs => {
+                    self.slabs(way, fits)?;
+                    continue;
+                }
+                _ => "its planes on the GPU do not fit: lower --share",
+            };
+            let _ = self.tell(LargeNews::Left(way, left));
         }
         Ok(())
     }
@@ -265,12 +272,10 @@ impl Large<'_> {
         Ok(wave)
     }
 
-    /// Runs slabs or pinned memory, over waves everywhere, compared with plain memory.
-    fn slabs(&mut self, way: Way) -> Result<(), Error> {
+    /// Runs slabs or pinned memory, over waves everywhere, compared with plain memory if that fits too.
+    fn slabs(&mut self, way: Way, fits: bool) -> Result<(), Error> {
         self.tell(LargeNews::Began(way, SLAB_STEPS));
-        let mut plain = PlainWave::new(self.lab, self.kernels, self.ask.grid)?;
-        plain.fill()?;
-        let mut wave = SlabWave::new(self.lab, self.kernels, &plain, self.ask.share)?;
+        let mut wave = SlabWave::new(self.lab, self.kernels, self.ask.grid, self.ask.share)?;
         let began = Instant::now();
         for _ in 0..SLAB_STEPS {
             match way {
@@ -279,13 +284,20 @@ impl Large<'_> {
             }
         }
         let seconds = began.elapsed().as_secs_f64();
-        (0..SLAB_STEPS).try_for_each(|_| plain.advance(0.0))?;
-        let differing = wave.differing(&plain.here)?;
+        let differing = if fits { Some(self.beside_plain(&wave)?) } else { None };
         let far = ((1.0 - self.ask.share) * self.report.plain_bytes as f64) as u64;
-        let run = self.run_of(way, SLAB_STEPS, seconds, self.report.plain_bytes - far, far, Some(differing));
+        let run = self.run_of(way, SLAB_STEPS, seconds, self.report.plain_bytes - far, far, differing);
         self.tell(LargeNews::Ended(&run));
         self.report.runs.push(run);
-        crate::lab::none_wrong(way.name(), differing)
+        crate::lab::none_wrong(way.name(), differing.unwrap_or(0))
+    }
+
+    /// Returns the number of values in which slabs differ from plain memory after the same steps.
+    fn beside_plain(&self, wave: &SlabWave<'_>) -> Result<u64, Error> {
+        let mut plain = PlainWave::new(self.lab, self.kernels, self.ask.grid)?;
+        plain.fill()?;
+        (0..SLAB_STEPS).try_for_each(|_| plain.advance(0.0))?;
+        wave.differing(&plain.here)
     }
 
     fn run_of(

@@ -1,7 +1,5 @@
 //! The wave in plain memory.
 
-use std::sync::Arc;
-
 use buddy_cuda::{DeviceBytes, DeviceSpan};
 
 use super::{
@@ -18,9 +16,8 @@ pub(super) struct PlainWave<'a> {
     pub(super) step: Step,
     pub(super) here: DeviceBytes,
     pub(super) before: DeviceBytes,
-    /// Constant arrays, shared with slabs of the same wave.
-    pub(super) squares: Arc<DeviceBytes>,
-    pub(super) table: Arc<DeviceBytes>,
+    squares: DeviceBytes,
+    table: DeviceBytes,
     _fault: DeviceBytes,
 }
 
@@ -33,22 +30,15 @@ impl<'a> PlainWave<'a> {
         before.fill(0)?;
         let table = table(lab, grid)?;
         let step = Step::new(grid, at(&fault));
-        let arguments = (at(&squares), at(&table), Dims(step.cells), 0i32, grid.z as i32);
-        // SAFETY: the arguments of `fill_velocity_plain`, which writes the grid's cells.
-        unsafe { kernels.start(&lab.stream, "fill_velocity_plain", row(grid.cells()), &arguments)? };
+        fill_squares(lab, kernels, &step, at(&squares), &table, 0, u64::from(grid.z))?;
         lab.wait()?;
-        let (squares, table) = (Arc::new(squares), Arc::new(table));
         Ok(Self { lab, kernels, grid, step, here, before, squares, table, _fault: fault })
     }
 
     /// Fills the fields with waves everywhere, for measurements independent of the wave's position.
     pub(super) fn fill(&mut self) -> Result<(), Error> {
-        for (field, phase) in [(&self.here, 0.0f32), (&self.before, 0.2)] {
-            let arguments = (at(field), Dims(self.step.cells), phase);
-            // SAFETY: the arguments of `fill_waves`, which writes the grid's cells.
-            unsafe {
-                self.kernels.start(&self.lab.stream, "fill_waves", row(self.grid.cells()), &arguments)?
-            };
+        for (field, phase) in [(&self.here, PHASES[0]), (&self.before, PHASES[1])] {
+            fill_waves(self.lab, self.kernels, &self.step, at(field), phase, 0, u64::from(self.grid.z))?;
         }
         self.lab.wait()
     }
@@ -73,6 +63,39 @@ impl<'a> PlainWave<'a> {
         let bytes = 4 * self.grid.plane();
         field.span(u64::from(first) * bytes..u64::from(first + planes) * bytes)
     }
+}
+
+/// Phases of the waves that fill a field and the one before it.
+pub(super) const PHASES: [f32; 2] = [0.0, 0.2];
+
+/// Enqueues waves everywhere on planes of a field, from `first` on; `to` has room for `planes` of them.
+pub(super) fn fill_waves(
+    lab: &Lab,
+    kernels: &WaveKernels,
+    step: &Step,
+    to: u64,
+    phase: f32,
+    first: u64,
+    planes: u64,
+) -> Result<(), Error> {
+    let arguments = (to, Dims(step.cells), phase, first as i32, planes as i32);
+    // SAFETY: the arguments of `fill_waves`, which writes these planes.
+    unsafe { kernels.start(&lab.stream, "fill_waves", row(planes * step.plane()), &arguments) }
+}
+
+/// Enqueues the squared velocities of planes, from `first` on; `to` has room for `planes` of them.
+pub(super) fn fill_squares(
+    lab: &Lab,
+    kernels: &WaveKernels,
+    step: &Step,
+    to: u64,
+    table: &DeviceBytes,
+    first: u64,
+    planes: u64,
+) -> Result<(), Error> {
+    let arguments = (to, at(table), Dims(step.cells), first as i32, planes as i32);
+    // SAFETY: the arguments of `fill_velocity_plain`, which writes these planes.
+    unsafe { kernels.start(&lab.stream, "fill_velocity_plain", row(planes * step.plane()), &arguments) }
 }
 
 /// Returns the table of a grid in device memory.

@@ -10,7 +10,7 @@ use super::{
     host::HostBytes,
     kernels::{Slab, Step, WaveKernels, plain_launch},
     model::{Grid, RADIUS},
-    plain::PlainWave,
+    plain::{PHASES, fill_squares, fill_waves, table},
 };
 use crate::{Error, Lab, lab::at};
 
@@ -37,8 +37,9 @@ pub(super) struct SlabWave<'a> {
     kernels: &'a WaveKernels,
     grid: Grid,
     step: Step,
-    squares: Arc<DeviceBytes>,
-    table: Arc<DeviceBytes>,
+    squares: DeviceBytes,
+    table: DeviceBytes,
+    _fault: DeviceBytes,
     resident: u64,
     outside: u64,
     plane: u64,
@@ -48,17 +49,19 @@ pub(super) struct SlabWave<'a> {
     streams: [Arc<CudaStream>; 3],
 }
 
+/// Returns the planes on the device and in host memory.
+fn split(grid: Grid, share: f64) -> (u64, u64) {
+    let planes = u64::from(grid.z);
+    let resident = ((planes as f64 * share) as u64).clamp(2 * RIM, planes - 2 * RIM);
+    (resident, planes - resident)
+}
+
 impl<'a> SlabWave<'a> {
-    /// Copies the fields of plain memory, with a fraction of the planes on the device.
-    pub(super) fn new(
-        lab: &'a Lab,
-        kernels: &'a WaveKernels,
-        plain: &PlainWave<'_>,
-        share: f64,
-    ) -> Result<Self, Error> {
-        let (planes, plane) = (u64::from(plain.grid.z), 4 * plain.grid.plane());
-        let resident = ((planes as f64 * share) as u64).clamp(2 * RIM, planes - 2 * RIM);
-        let outside = planes - resident;
+    /// Creates fields of waves everywhere, as [`PlainWave::fill`](super::plain::PlainWave::fill) does, with
+    /// a fraction of the planes on the device.
+    pub(super) fn new(lab: &'a Lab, kernels: &'a WaveKernels, grid: Grid, share: f64) -> Result<Self, Error> {
+        let plane = 4 * grid.plane();
+        let (resident, outside) = split(grid, share);
         let near = || lab.bytes((resident + RIM) * plane);
         let far = || HostBytes::new(&lab.gpu, (outside + RIM) * plane);
         let buffer = |_| {
@@ -66,13 +69,15 @@ impl<'a> SlabWave<'a> {
                 (lab.bytes((SLAB + 2 * RIM) * plane)?, lab.bytes(SLAB * plane)?, lab.bytes(SLAB * plane)?);
             Ok(Buffer { u, w, squares, ran: None, left: None })
         };
+        let fault = lab.bytes(8)?;
         let wave = Self {
             lab,
             kernels,
-            grid: plain.grid,
-            step: plain.step,
-            squares: plain.squares.clone(),
-            table: plain.table.clone(),
+            grid,
+            step: Step::new(grid, at(&fault)),
+            squares: lab.bytes(resident * plane)?,
+            table: table(lab, grid)?,
+            _fault: fault,
             resident,
             outside,
             plane,
@@ -81,13 +86,33 @@ impl<'a> SlabWave<'a> {
             buffers: (0..BUFFERS).map(buffer).collect::<Result<_, Error>>()?,
             streams: [lab.gpu.stream()?, lab.gpu.stream()?, lab.gpu.stream()?],
         };
-        for (index, from) in [&plain.here, &plain.before].into_iter().enumerate() {
-            wave.copy(&lab.stream, at(&wave.near[index]), at(from), resident)?;
-            wave.copy(&lab.stream, wave.far(index, 0), at(from) + resident * plane, outside)?;
+        let targets = [at(&wave.near[0]), at(&wave.near[1]), at(&wave.squares)];
+        for (index, near) in targets.into_iter().enumerate() {
+            wave.fill(index, near, 0, resident)?;
+            let buffer = at(&wave.buffers[0].u);
+            for first in (0..outside).step_by(SLAB as usize) {
+                let planes = SLAB.min(outside - first);
+                wave.fill(index, buffer, resident + first, planes)?;
+                wave.copy(&lab.stream, wave.far(index, first as i64), buffer, planes)?;
+            }
         }
-        wave.copy(&lab.stream, wave.far(2, 0), at(&plain.squares) + resident * plane, outside)?;
         lab.wait()?;
         Ok(wave)
+    }
+
+    /// Returns the bytes of device memory for a fraction of the planes.
+    pub(super) fn device_bytes(grid: Grid, share: f64) -> u64 {
+        let (resident, _) = split(grid, share);
+        let buffers = BUFFERS as u64 * (3 * SLAB + 2 * RIM);
+        4 * grid.plane() * (3 * resident + 2 * RIM + buffers)
+    }
+
+    /// Enqueues the first values of planes of an array: both fields, then the squared velocities.
+    fn fill(&self, array: usize, to: u64, first: u64, planes: u64) -> Result<(), Error> {
+        match PHASES.get(array) {
+            Some(&phase) => fill_waves(self.lab, self.kernels, &self.step, to, phase, first, planes),
+            None => fill_squares(self.lab, self.kernels, &self.step, to, &self.table, first, planes),
+        }
     }
 
     /// Returns the host address of a plane of an array; planes of the margin have negative numbers.

@@ -52,7 +52,7 @@ pub(super) struct Large {
     /// Stop the compressed run after this many seconds
     #[arg(long, value_name = "NUMBER", default_value_t = 1e9, hide_default_value = true, value_parser = between(0.0..=1e9))]
     seconds: f64,
-    /// Where the fields are stored; all except packed need plain memory to fit twice
+    /// Where the fields are stored; plain memory must fit twice, the planes of --share once
     #[arg(long, value_name = "WAY", num_args = 1.., value_delimiter = ',', value_parser = way, default_value = "packed,plain")]
     ways: Vec<Way>,
     /// Percent of planes that slabs and pinned memory hold on the GPU
