@@ -133,6 +133,15 @@ pub struct Source {
 impl Source {
     /// Creates a program of your own, which may include `buddy_device.cuh`, with macros as
     /// `NAME=value`. The macros of the address map are added.
+    ///
+    /// ```ignore
+    /// let source = Source::new("halve.cu", include_str!("halve.cu"), &[]);
+    /// let kernel = gpu.module(&source)?.load_function("halve")?;
+    /// let view = buffer.view();
+    /// let grid = LaunchConfig::for_num_elems(buffer.entries() as u32);
+    /// // SAFETY: the kernel's argument; it uses the buffer's codec, and the buffer outlives the stream's work.
+    /// unsafe { stream.launch_builder(&kernel).arg(&view).launch(grid) }?;
+    /// ```
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
         Self {
