@@ -6,7 +6,7 @@
 # optionally `nvcomp/` with libnvcomp.so.6 of the wheel nvidia-libnvcomp-cu13. Logs go to $OUT, or
 # to out/.
 #
-#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve
+#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve; attention stencils
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/device-bin
@@ -63,6 +63,9 @@ halve() {
         nvcc -std=c++17 -arch=sm_90 -I "$out/headers" examples/device/halve.cu -o "$out/halve" && "$out/halve"
 }
 
+# Stencils in compressed memory, built with nvcc alone.
+stencils() { "$bin/buddy" gpu headers "$out/headers" && crates/cuda/tests/gpu/stencil.sh "$out/headers"; }
+
 step info "$bin/buddy" gpu info
 step tests tests
 step test "$bin/buddy" gpu test --json "$out/test.json"
@@ -72,4 +75,5 @@ step bench bench
 step fused fused
 step attention attention
 step halve halve
+step stencils stencils
 exit $failed

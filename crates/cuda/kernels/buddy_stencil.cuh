@@ -281,6 +281,8 @@ public:
         begin(now_);
         if (Model::BEFORE) begin(next_);
         look();
+        // The first step gives the next state as many pages, which is no growth.
+        if (!Model::BEFORE) state_.lit *= 2;
     }
     // Enqueues a step. Every tenth one waits for the stream, and retargets pages before memory runs out.
     void step() {
@@ -304,7 +306,8 @@ public:
         const double wanted = (double)UNITS * (2 * pages() - state_.lit);
         const double left = (double)(state_.device_end - std::min(state_.device_next, state_.device_end)) + std::max(state_.freed, 0);
         auto scarce = [&](double share, double soon) { return wanted > left && left < std::max(share * total, soon); };
-        if (scarce(0.05, 2 * soon)) windows_ = true;
+        // Windows are slower, and save memory only once pages have moved units to the host, a look later.
+        if (host_.bytes() && scarce(0.05, soon)) windows_ = true;
         if (windows_ && window_steps_ >= 4 && host_.bytes() && scarce(0.02, soon)) trim();
         if (level_ && state_.freed > total * 0.03) raise((int)(total / 50));
         // New pages begin at 1x as long as there is room: bricks at the edge of what is alive are raw.
