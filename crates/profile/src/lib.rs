@@ -23,78 +23,21 @@
 )]
 
 mod allowed;
-#[cfg(feature = "records")]
-mod analyze;
-#[cfg(feature = "records")]
-mod assign;
-#[cfg(feature = "records")]
-mod carve_out;
 mod choose;
-#[cfg(feature = "records")]
-mod error;
 mod estimate;
-mod knapsack;
-#[cfg(feature = "records")]
-mod link;
 mod look;
-#[cfg(feature = "records")]
-mod measured;
 mod memory;
-#[cfg(feature = "records")]
-mod observer;
-#[cfg(feature = "records")]
-mod phases;
-#[cfg(feature = "records")]
-mod plan;
-#[cfg(feature = "records")]
-mod profile;
-#[cfg(feature = "records")]
-mod prune;
 mod ranges;
 #[cfg(feature = "records")]
-mod record;
-#[cfg(feature = "records")]
-mod rows;
+mod records;
 mod sample;
 mod share;
 mod smallest;
-#[cfg(feature = "records")]
-mod target_file;
-#[cfg(feature = "records")]
-mod timeline;
-#[cfg(feature = "records")]
-mod together;
-#[cfg(feature = "records")]
-mod verify;
 
-#[cfg(feature = "records")]
-pub use analyze::analyze;
-#[cfg(feature = "records")]
-pub use assign::{Assignment, CodecChoice, assign};
 pub use choose::{DEFAULT_THRESHOLD, Place, candidates, choose_codec, choose_codecs};
-#[cfg(feature = "records")]
-pub use error::Error;
-#[cfg(feature = "records")]
-pub use link::{LinkLimit, assign_within};
 pub use look::{PageClasses, Progress, histogram};
-#[cfg(feature = "records")]
-pub use measured::{Measured, MeasuredAllocation, MeasuredCodec, Tried};
 pub use memory::Memory;
 #[cfg(feature = "records")]
-pub use observer::{Observer, train};
-#[cfg(feature = "records")]
-pub use plan::{PlanRequest, plan, read_accesses};
-#[cfg(feature = "records")]
-pub use profile::{Settings, best_policy, check_threshold, policy_targets, profile};
-#[cfg(feature = "records")]
-pub use prune::drop_beaten;
-#[cfg(feature = "records")]
-pub use record::record_run;
-#[cfg(feature = "records")]
-pub use rows::Rows;
+pub use records::*;
 pub use sample::sample;
 pub use smallest::smallest_buffer;
-#[cfg(feature = "records")]
-pub use target_file::{read_targets, row_codec, write_targets};
-#[cfg(feature = "records")]
-pub use verify::verify;

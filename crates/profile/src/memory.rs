@@ -2,9 +2,6 @@
 
 use std::ops::Range;
 
-#[cfg(feature = "records")]
-use buddy_snapshot::Array;
-
 /// Contiguous bytes, read in segments.
 pub trait Memory: Sync {
     /// Returns all bytes. A mapped file is read on access.
@@ -21,17 +18,6 @@ impl<M: Memory> Memory for &M {
 
     fn release(&self, range: Range<usize>) {
         (**self).release(range);
-    }
-}
-
-#[cfg(feature = "records")]
-impl Memory for Array {
-    fn bytes(&self) -> &[u8] {
-        self.bytes()
-    }
-
-    fn release(&self, range: Range<usize>) {
-        self.release(range);
     }
 }
 

@@ -13,11 +13,13 @@ use rayon::prelude::*;
 use crate::{
     Assignment, Measured, MeasuredCodec,
     allowed::Allowed,
-    assign::{entries, entries_over_time, ranges_in},
-    carve_out::{LARGEST_RATIO, stay_within_four},
     ranges::page_ranges,
+    records::{
+        assign::{entries, entries_over_time, ranges_in},
+        carve_out::{LARGEST_RATIO, stay_within_four},
+        timeline::{OverTime, Timeline},
+    },
     share::{Choice, MOST_OF_ONE, share, sums},
-    timeline::{OverTime, Timeline},
 };
 
 /// Cost of a change of targets as a fraction of the allocation, averaged over the run. A change is

@@ -12,11 +12,11 @@ use buddy_record::{
 use crate::{
     Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, LinkLimit, Measured, MeasuredCodec, PlanRequest,
     allowed::Allowed,
-    assign,
-    assign::{entries, ranges_in, totals},
-    assign_within,
-    phases::phases,
-    plan,
+    assign, assign_within, plan,
+    records::{
+        assign::{entries, ranges_in, totals},
+        phases::phases,
+    },
 };
 
 /// Thresholds of the paper's sensitivity study.

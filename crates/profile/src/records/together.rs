@@ -4,10 +4,9 @@ use buddy_core::{ENTRIES_PER_PAGE, Histogram, Targets};
 use rayon::prelude::*;
 
 use crate::{
-    Assignment, CodecChoice, Measured, MeasuredAllocation, Place,
-    assign::{entries, entries_over_time},
-    candidates,
+    Assignment, CodecChoice, Measured, MeasuredAllocation, Place, candidates,
     ranges::{Block, Price, best, blocks_of, cost, joined, overflowing},
+    records::assign::{entries, entries_over_time},
     share::{Choice, MOST_OF_ONE, least_within, share},
 };
 

@@ -10,10 +10,9 @@ use crate::{
     Error, Measured, MeasuredAllocation, MeasuredCodec, Place,
     allowed::Allowed,
     candidates,
-    carve_out::stay_within_four,
     ranges::page_ranges,
+    records::{carve_out::stay_within_four, together::together},
     share::{MOST_OF_ONE, fits, sums},
-    together::together,
 };
 
 /// The codec choice for the allocations of a run.

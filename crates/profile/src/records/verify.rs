@@ -5,7 +5,11 @@ use buddy_memory::{BuddyMemory, Request, Spec, Usage};
 use buddy_record::{AllocationTarget, TargetsError, Verification};
 use buddy_snapshot::{Array, Run};
 
-use crate::{Assignment, Error, Measured, Progress, assign::ranges_in, sample, target_file::row_codec};
+use crate::{
+    Assignment, Error, Measured, Progress,
+    records::{assign::ranges_in, target_file::row_codec},
+    sample,
+};
 
 /// Bytes written and read at a time.
 const PIECE_BYTES: usize = 4 << 20;

@@ -6,9 +6,11 @@ use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Targets};
 
 use crate::{
     MeasuredCodec,
-    assign::entries,
-    phases::{CHANGE_COST, alike, cut},
     ranges::{Block, Price, best, blocks_of, cost, joined, overflowing},
+    records::{
+        assign::entries,
+        phases::{CHANGE_COST, alike, cut},
+    },
     share::{Choice, fits, least_price, least_within},
 };
 

@@ -6,7 +6,7 @@ use buddy_record::Policy;
 
 use crate::{
     Assignment, Measured, MeasuredCodec,
-    assign::{entries, overflowing},
+    records::assign::{entries, overflowing},
 };
 
 /// Largest ratio of a program with a carve-out of three times the device memory.
@@ -62,7 +62,7 @@ pub(crate) fn stay_within_four(
 fn split(codec: &MeasuredCodec, assigned: &mut Assignment, part: usize, entries: u64) -> bool {
     let each = codec.blocks.iter().flatten().map(Blocks::pages).max().unwrap_or(0);
     let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64).next_multiple_of(each.max(1));
-    let mut ranges = assigned.ranges(crate::assign::entries(codec));
+    let mut ranges = assigned.ranges(crate::records::assign::entries(codec));
     if each == 0 || pages >= ranges[part].pages {
         return false;
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     Error, Observer, PageClasses, Place, Progress, Rows, candidates,
     choose::{Score, best_codecs},
-    rows::MOST_OF_PROFILE,
+    records::rows::MOST_OF_PROFILE,
     sample::sample_runs,
 };
 

@@ -9,10 +9,11 @@ use buddy_record::{
 };
 
 use crate::{
-    Assignment, Error, Measured, MeasuredAllocation, Place,
-    assign::entries,
-    candidates,
-    knapsack::{Choice, Infeasible, solve},
+    Assignment, Error, Measured, MeasuredAllocation, Place, candidates,
+    records::{
+        assign::entries,
+        knapsack::{Choice, Infeasible, solve},
+    },
 };
 
 /// Size of the carve-out in units of the device memory.

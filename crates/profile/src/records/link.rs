@@ -16,10 +16,12 @@ use rayon::prelude::*;
 use crate::{
     Assignment, CodecChoice, Error, Measured, MeasuredAllocation, MeasuredCodec, Place,
     allowed::{Allowed, link_bytes},
-    assign::{codecs, entries, leave_uncompressed, ranges_in},
     candidates,
-    carve_out::stay_within_four,
     ranges::page_ranges,
+    records::{
+        assign::{codecs, entries, leave_uncompressed, ranges_in},
+        carve_out::stay_within_four,
+    },
 };
 
 /// Limits of the curve of capacity over slowdown.
@@ -185,7 +187,7 @@ mod tests {
     use buddy_core::Target;
 
     use super::*;
-    use crate::assign::tests::measured;
+    use crate::records::assign::tests::measured;
 
     const HALF: [u8; 6] = [0, 0, 0, 64, 0, 0];
     /// A quarter of the entries is raw: at 2x they move an eighth of the bytes over the link, at

@@ -8,7 +8,8 @@ use buddy_record::{
 use buddy_snapshot::Array;
 
 use crate::{
-    Measured, MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, measured::codecs_for,
+    Measured, MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried,
+    records::measured::codecs_for,
 };
 
 /// Analyses arrays, each given with the name of its file.
