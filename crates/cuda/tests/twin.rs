@@ -99,10 +99,10 @@ fn every_codec() -> Vec<Codec> {
     trained.chain(windows).chain(LEARNED.map(|text| serde_json::from_str(text).expect(text))).collect()
 }
 
-/// Tables of one value and of three, also with coded indices, with and without words outside the
-/// table; units that are powers of two and others; prefix codes of words and of both orders,
+/// Tables of one value and of three, also with coded indices, evenly or not, with and without words
+/// outside the table; units that are powers of two and others; prefix codes of words and of both orders,
 /// frequent lengths short and long.
-const LEARNED: [&str; 14] = [
+const LEARNED: [&str; 15] = [
     r#"{"codec":"table32","values":"3f800000"}"#,
     r#"{"codec":"table32","values":"000000003f80000040490fdb"}"#,
     r#"{"codec":"table64","values":"3ff00000000000000000000000000000bfb999999999999a"}"#,
@@ -114,6 +114,7 @@ const LEARNED: [&str; 14] = [
     r#"{"codec":"prefix64","stride":3,"order":1,"first":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
     r#"{"codec":"rank32","values":"3f800000","code":"10000000000000001"}"#,
     r#"{"codec":"rank32","values":"000000003f80000040490fdb","code":"12200000000000000"}"#,
+    r#"{"codec":"rank32","values":"000000003f80000040490fdb","code":"22100000000000000"}"#,
     r#"{"codec":"rank64","values":"3ff00000000000000000000000000000bfb999999999999a","code":"12300000000000003"}"#,
     r#"{"codec":"rank64","values":"00000000000000003ff0000000000000bfb999999999999a","code":"22200000000000002"}"#,
     r#"{"codec":"prefix64","stride":1,"order":2,"first":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
