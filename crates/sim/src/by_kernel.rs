@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Config,
-    l2::L2,
     stats::{SmCounts, StallReport, Used, limits},
+    totals::Totals,
 };
 
 /// Counters that are summed over the launches of a kernel.
@@ -43,14 +43,14 @@ pub struct KernelSum {
 pub(crate) struct Counters([u64; COUNTERS]);
 
 impl Counters {
-    pub(crate) fn new(sm: &SmCounts, l2: &L2) -> Self {
-        let (link, dram) = (&l2.memory.link, &l2.memory.dram.traffic);
+    pub(crate) fn new(sm: &SmCounts, totals: &Totals) -> Self {
+        let (link, dram) = (&totals.link, &totals.dram);
         let [arithmetic, memory, unit_busy, memory_queue, barrier, no_warp] = sm.stalls;
         Self([
             sm.instructions,
             sm.l1_sectors,
-            l2.counts.read_sectors,
-            l2.counts.written_sectors,
+            totals.l2.read_sectors,
+            totals.l2.written_sectors,
             dram.read_sectors,
             dram.written_sectors,
             link.read_bytes,
@@ -62,6 +62,11 @@ impl Counters {
             barrier,
             no_warp,
         ])
+    }
+
+    /// Returns the warp instructions.
+    pub(crate) fn instructions(&self) -> u64 {
+        self.0[0]
     }
 }
 

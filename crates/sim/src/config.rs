@@ -19,6 +19,9 @@ pub struct Config {
     pub timed_copies: bool,
     /// Cycles between two timeline samples; no timeline if `None`.
     pub sample_cycles: Option<u64>,
+    /// Threads of the simulation, at most one per SM; the result does not depend on it. They wait for
+    /// each other every few microseconds, so each needs a core of its own.
+    pub threads: usize,
 }
 
 impl Config {
@@ -32,6 +35,7 @@ impl Config {
             oversubscription: 0.0,
             timed_copies: false,
             sample_cycles: None,
+            threads: 1,
         }
     }
 }

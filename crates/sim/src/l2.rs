@@ -103,21 +103,26 @@ impl L2 {
         }
     }
 
+    /// Returns the home slice of a line.
+    #[inline]
+    pub(crate) fn home(&self, line: u64) -> u32 {
+        hash_slice(line >> self.interleave, self.slices.len() as u32)
+    }
+
     /// Serves a request of an SM that arrives at tick `at`; returns the tick at which its reply
     /// leaves.
     ///
-    /// Requests arrive in time order, none before `floor`.
+    /// Requests arrive in time order, none before `floor`. A line comes with its home slice.
     #[inline]
     pub(crate) fn access(
         &mut self,
         floor: u64,
         at: u64,
         sm: u16,
-        line: u64,
+        (home, line): (u32, u64),
         sectors: u8,
         operation: Operation,
     ) -> u64 {
-        let home = hash_slice(line >> self.interleave, self.slices.len() as u32);
         if self.partitions == 1 || home / self.slices_per_partition == u32::from(sm) % self.partitions {
             let (done, missing) = self.serve(floor, at, home, line, sectors, operation);
             self.count(operation, missing);

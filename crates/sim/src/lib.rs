@@ -6,7 +6,8 @@
 //! called. The result is a [`Report`]. The model follows the paper's "Performance Evaluation";
 //! `docs/explain/model-gpu.md` explains it.
 //!
-//! A simulation runs on one thread, is deterministic, and skips cycles without events.
+//! A simulation skips cycles without events. Its result is the same to the bit on any number of
+//! threads ([`Config::threads`]).
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod by_kernel;
 mod cache;
 mod coalesce;
 mod config;
+mod crew;
 mod dram;
 mod error;
 mod gpu;
@@ -29,9 +31,11 @@ mod request;
 mod sm;
 mod sorted;
 mod stats;
+mod sync;
 mod targets;
 mod timeline;
 mod tlb;
+mod totals;
 mod um;
 
 pub use buddy_record::spec;

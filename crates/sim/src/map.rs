@@ -198,6 +198,11 @@ impl ClassMap {
         all.filter(|(_, touched)| !**touched).map(|(range, _)| range).collect()
     }
 
+    /// Returns whether an allocation is in host memory.
+    pub(crate) fn uses_host(&self) -> bool {
+        self.allocations.iter().any(|(_, allocation, _)| allocation.home == Home::Host)
+    }
+
     /// Returns the bytes of all allocations.
     pub fn footprint(&self) -> u64 {
         self.allocations.iter().map(|(_, allocation, _)| allocation.bytes).sum()

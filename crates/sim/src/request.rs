@@ -1,5 +1,9 @@
 //! Requests in flight from the SMs to L2, by arrival cycle.
 
+use std::ops::Range;
+
+use crate::l2::Operation;
+
 /// Kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -39,6 +43,16 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Returns what L2 does; a merged request never reaches it.
+    #[inline]
+    pub(crate) fn operation(&self) -> Operation {
+        match self.kind {
+            Kind::Read | Kind::Merge => Operation::Read,
+            Kind::Write => Operation::Write { full: self.full },
+            Kind::Atomic | Kind::Reduce => Operation::Atomic { passes: self.full },
+        }
+    }
+
     #[inline]
     pub(crate) fn new(
         sm: u16,
@@ -58,39 +72,37 @@ impl Request {
 pub(crate) struct Requests {
     /// Ring, indexed by arrival cycle.
     cycles: Vec<Vec<Request>>,
-    /// End of the window that the SMs run in.
-    end: u64,
 }
 
 impl Requests {
     pub(crate) fn new(window: u64) -> Self {
         let cycles = (4 * window).next_power_of_two() as usize;
-        Self { cycles: (0..cycles).map(|_| Vec::new()).collect(), end: 0 }
-    }
-
-    /// Opens a window that ends at cycle `end`.
-    pub(crate) fn open(&mut self, end: u64) {
-        self.end = end;
-    }
-
-    /// Returns the end of the window.
-    #[inline]
-    pub(crate) fn end(&self) -> u64 {
-        self.end
+        Self { cycles: (0..cycles).map(|_| Vec::new()).collect() }
     }
 
     /// Adds a request that arrives at `cycle`.
     #[inline]
     pub(crate) fn push(&mut self, cycle: u64, request: Request) {
-        let index = cycle as usize & (self.cycles.len() - 1);
+        let index = self.index(cycle);
         self.cycles[index].push(request);
     }
 
-    /// Swaps the requests of a cycle with an empty list.
+    /// Returns the requests of some cycles in the order of their arrival.
+    pub(crate) fn arriving(&self, cycles: Range<u64>) -> impl Iterator<Item = (u64, &Request)> {
+        cycles.flat_map(|cycle| self.cycles[self.index(cycle)].iter().map(move |request| (cycle, request)))
+    }
+
+    /// Forgets the requests of some cycles.
+    pub(crate) fn clear(&mut self, cycles: Range<u64>) {
+        for cycle in cycles {
+            let index = self.index(cycle);
+            self.cycles[index].clear();
+        }
+    }
+
     #[inline]
-    pub(crate) fn take(&mut self, cycle: u64, list: &mut Vec<Request>) {
-        let index = cycle as usize & (self.cycles.len() - 1);
-        std::mem::swap(&mut self.cycles[index], list);
+    fn index(&self, cycle: u64) -> usize {
+        cycle as usize & (self.cycles.len() - 1)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     Config, Mode,
     bandwidth::TICKS,
     by_kernel::{ByKernel, KernelSum},
-    l2::L2,
+    totals::Totals,
 };
 
 /// Reason that a warp scheduler issues nothing in a cycle.
@@ -243,8 +243,7 @@ impl Report {
         config: &Config,
         cycles: u64,
         (copy_cycles, change_cycles): (u64, u64),
-        sm: &SmCounts,
-        l2: &L2,
+        (sm, totals, dirty_sectors): (&SmCounts, &Totals, u64),
         kernels: Vec<KernelReport>,
         by_kernel: &ByKernel,
     ) -> Self {
@@ -253,11 +252,11 @@ impl Report {
         let used = Used {
             instructions: sm.instructions,
             l1_sectors: sm.l1_sectors,
-            l2_read_sectors: l2.counts.read_sectors,
-            l2_written_sectors: l2.counts.written_sectors,
-            dram_bytes: 32 * (l2.memory.dram.traffic.read_sectors + l2.memory.dram.traffic.written_sectors),
-            link_read_bytes: l2.memory.link.read_bytes,
-            link_written_bytes: l2.memory.link.written_bytes,
+            l2_read_sectors: totals.l2.read_sectors,
+            l2_written_sectors: totals.l2.written_sectors,
+            dram_bytes: 32 * (totals.dram.read_sectors + totals.dram.written_sectors),
+            link_read_bytes: totals.link.read_bytes,
+            link_written_bytes: totals.link.written_bytes,
         };
         Self {
             gpu: gpu.name.clone(),
@@ -273,11 +272,11 @@ impl Report {
             ipc: share(sm.instructions, cycles),
             blocks: sm.blocks,
             l1: L1Report::new(sm),
-            l2: L2Report::new(l2, cycles),
-            dram: DramReport::new(config, l2, cycles, seconds),
-            link_traffic: LinkReport::new(l2, cycles, seconds),
-            buddy: BuddyReport::new(l2),
-            um: UmReport::new(l2),
+            l2: L2Report::new(totals, dirty_sectors, cycles),
+            dram: DramReport::new(config, totals, cycles, seconds),
+            link_traffic: LinkReport::new(totals, cycles, seconds),
+            buddy: BuddyReport::new(totals),
+            um: UmReport::new(totals),
             stalls: StallReport::new(sm.stalls),
             kernels,
             limits: limits(&used, cycles, config),
@@ -350,8 +349,8 @@ impl L1Report {
 }
 
 impl L2Report {
-    fn new(l2: &L2, cycles: u64) -> Self {
-        let (counts, memory) = (&l2.counts, &l2.memory.counts);
+    fn new(totals: &Totals, dirty_sectors: u64, cycles: u64) -> Self {
+        let (counts, memory) = (&totals.l2, &totals.memory);
         Self {
             reads: counts.reads,
             hit_rate: share(counts.read_hits, counts.reads),
@@ -360,7 +359,7 @@ impl L2Report {
             asked_sectors: memory.asked_sectors,
             filled_sectors: memory.filled_sectors,
             write_backs: counts.evictions,
-            dirty_sectors_left: l2.dirty_sectors(),
+            dirty_sectors_left: dirty_sectors,
             queue_occupancy: share(counts.wait_ticks, cycles * TICKS),
             misses_in_flight: share(counts.miss_ticks, cycles * TICKS),
         }
@@ -368,26 +367,26 @@ impl L2Report {
 }
 
 impl DramReport {
-    fn new(config: &Config, l2: &L2, cycles: u64, seconds: f64) -> Self {
-        let dram = &l2.memory.dram;
-        let (read_bytes, written_bytes) = (dram.traffic.read_sectors * 32, dram.traffic.written_sectors * 32);
+    fn new(config: &Config, totals: &Totals, cycles: u64, seconds: f64) -> Self {
+        let dram = &totals.dram;
+        let (read_bytes, written_bytes) = (dram.read_sectors * 32, dram.written_sectors * 32);
         let gb_per_s = if cycles == 0 { 0.0 } else { (read_bytes + written_bytes) as f64 / seconds / 1e9 };
         Self {
             read_bytes,
             written_bytes,
             gb_per_s,
             peak_share: gb_per_s / config.gpu.dram_gb_per_s(),
-            bus_busy_share: share(dram.busy(), cycles * TICKS * u64::from(config.gpu.dram.channels)),
-            activations: dram.traffic.activations,
-            turnarounds: dram.traffic.turnarounds,
-            queue_occupancy: share(dram.traffic.wait_ticks, cycles * TICKS),
+            bus_busy_share: share(totals.dram_busy, cycles * TICKS * u64::from(config.gpu.dram.channels)),
+            activations: dram.activations,
+            turnarounds: dram.turnarounds,
+            queue_occupancy: share(dram.wait_ticks, cycles * TICKS),
         }
     }
 }
 
 impl LinkReport {
-    fn new(l2: &L2, cycles: u64, seconds: f64) -> Self {
-        let link = &l2.memory.link;
+    fn new(totals: &Totals, cycles: u64, seconds: f64) -> Self {
+        let link = &totals.link;
         let rate = |bytes: u64| if cycles == 0 { 0.0 } else { bytes as f64 / seconds / 1e9 };
         Self {
             read_bytes: link.read_bytes,
@@ -400,8 +399,8 @@ impl LinkReport {
 }
 
 impl BuddyReport {
-    fn new(l2: &L2) -> Self {
-        let counts = &l2.memory.counts;
+    fn new(totals: &Totals) -> Self {
+        let counts = &totals.memory;
         Self {
             metadata_hits: counts.metadata_hits,
             metadata_misses: counts.metadata_misses,
@@ -415,8 +414,8 @@ impl BuddyReport {
 }
 
 impl UmReport {
-    fn new(l2: &L2) -> Self {
-        let counts = &l2.memory.um.counts;
+    fn new(totals: &Totals) -> Self {
+        let counts = &totals.um;
         Self {
             faults: counts.faults,
             batches: counts.batches,

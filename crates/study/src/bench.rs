@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use buddy_scenario::{Error, Point};
-use buddy_sim::{Mode, Simulator};
+use buddy_sim::{Config, Mode, Simulator};
 use buddy_trace::{
     Kernel, Launch, Op,
     pattern::{Arithmetic, Array, Gemm, RandomSectors, Stencil, Stream},
@@ -54,9 +54,9 @@ struct Clock {
 }
 
 impl Clock {
-    /// Starts the clock.
-    fn start() -> Self {
-        Self { begin: Instant::now(), cpu_ns: Self::cpu_ns() }
+    /// Starts the clock. CPU time is of this thread, so for several threads it counts wall time.
+    fn start(threads: usize) -> Self {
+        Self { begin: Instant::now(), cpu_ns: Self::cpu_ns().filter(|_| threads == 1) }
     }
 
     /// Returns the thread's CPU time in nanoseconds, where the system reports it.
@@ -88,7 +88,7 @@ pub struct Speed {
     pub instructions: u64,
     /// Cycles on the modelled GPU.
     pub cycles: u64,
-    /// Core seconds of the fastest run.
+    /// Seconds of the fastest run.
     pub seconds: f64,
 }
 
@@ -99,20 +99,20 @@ impl Speed {
     }
 }
 
-/// Times a trace of [`TRACES`], `length` times its default length; the fastest of `tries`
-/// runs.
+/// Times a trace of [`TRACES`] on some threads, `length` times its default length; the fastest of
+/// `tries` runs. On several threads it is wall-clock time.
 ///
 /// # Errors
 /// If the simulator rejects it.
 ///
 /// # Panics
 /// For a name not in [`TRACES`].
-pub fn time(trace: &str, length: u32, tries: u32) -> Result<Speed, Error> {
-    let config = Point::new(trace, Mode::Ideal).config()?;
+pub fn time(trace: &str, length: u32, tries: u32, threads: usize) -> Result<Speed, Error> {
+    let config = Config { threads, ..Point::new(trace, Mode::Ideal).config()? };
     let mut speed = Speed { instructions: 0, cycles: 0, seconds: f64::INFINITY };
     for _ in 0..tries {
         let mut simulator = Simulator::new(config.clone());
-        let clock = Clock::start();
+        let clock = Clock::start(threads);
         for mut kernel in kernels(trace, length) {
             simulator.run(kernel.as_mut(), &mut |_| true)?;
         }

@@ -46,7 +46,7 @@ pub(crate) fn key() -> Key {
 /// Times every fixed trace in sequence.
 pub(crate) fn measure() -> Result<Speed, Error> {
     let row = |trace: &&str| {
-        let speed = bench::time(trace, 1, TRIES)?;
+        let speed = bench::time(trace, 1, TRIES, 1)?;
         let (instructions, million_per_s) = (speed.instructions, speed.million_per_s());
         Ok(SpeedRow { trace: (*trace).to_owned(), instructions, million_per_s })
     };

@@ -34,7 +34,7 @@ pub type MakeKernel = Box<dyn Fn() -> Box<dyn Kernel> + Send + Sync>;
 
 impl Step {
     /// Creates a step that runs a copy of this kernel.
-    pub fn of(kernel: impl Kernel + Clone + Send + Sync + 'static) -> Self {
+    pub fn of(kernel: impl Kernel + Clone + Sync + 'static) -> Self {
         Self::Kernel(Box::new(move || Box::new(kernel.clone())))
     }
 }

@@ -74,8 +74,8 @@ pub struct At {
     pub step: u32,
 }
 
-/// A source of warp instructions.
-pub trait Kernel {
+/// A source of warp instructions. The threads of a simulation share it, one at a time.
+pub trait Kernel: Send {
     /// Returns the launch; constant over the kernel's life.
     fn launch(&self) -> &Launch;
 

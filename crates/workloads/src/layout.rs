@@ -40,7 +40,7 @@ impl Layout {
 /// Returns `times` repetitions of the kernels as steps.
 pub(crate) fn repeated<K>(times: usize, kernels: &[K]) -> Vec<Step>
 where
-    K: Kernel + Clone + Send + Sync + 'static,
+    K: Kernel + Clone + Sync + 'static,
 {
     (0..times).flat_map(|_| kernels.iter().cloned().map(Step::of)).collect()
 }

@@ -12,15 +12,17 @@ use buddy_study::bench;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-/// Time the simulator on one core with four fixed traces
+/// Time the simulator with four fixed traces
 ///
 /// Speeds are millions of warp instructions per second, the best of several runs, on the paper's
-/// GPU in ideal mode. Times are CPU seconds on Linux and wall-clock seconds elsewhere. The last
-/// column is Accel-Sim's speed on similar traces, measured earlier on a similar machine.
+/// GPU in ideal mode. Times are CPU seconds on Linux, and wall-clock seconds elsewhere or with
+/// several threads. The last column is Accel-Sim's speed on similar traces, measured earlier on a
+/// similar machine.
 #[derive(Args)]
 #[command(after_help = "Examples:
   buddy bench sim
-  buddy bench sim --trace streaming --length 10")]
+  buddy bench sim --trace streaming --length 10
+  buddy bench sim --threads 2")]
 pub(crate) struct Sim {
     /// Time only these traces: arithmetic, streaming, mixed, random
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(bench::TRACES))]
@@ -31,6 +33,9 @@ pub(crate) struct Sim {
     /// Runs per trace; the fastest counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
+    /// Threads of a simulation
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
     /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -40,6 +45,8 @@ pub(crate) struct Sim {
 #[derive(Debug, Serialize, Deserialize)]
 struct SimBench {
     length: u32,
+    #[serde(default = "one")]
+    threads: u32,
     rows: Vec<Row>,
 }
 
@@ -68,7 +75,7 @@ impl Sim {
             .context(STDOUT)?;
         let mut rows = Vec::new();
         for trace in traces {
-            let row = Row::new(&trace, self.length, self.tries)?;
+            let row = Row::new(&trace, self.length, self.tries, self.threads)?;
             let peer = row.accel_sim.map_or("-".to_owned(), |rate| format!("{rate:.5}"));
             let Row { instructions, cycles, seconds, million_per_s, .. } = &row;
             writeln!(
@@ -79,18 +86,23 @@ impl Sim {
             rows.push(row);
         }
         if let Some(path) = self.json {
-            let record = Record::new(SimBench { length: self.length, rows }).to_json();
+            let record = Record::new(SimBench { length: self.length, threads: self.threads, rows }).to_json();
             write_atomic(&path, |out| out.write_all(record.as_bytes()))?;
         }
         Ok(())
     }
 }
 
+/// Threads of records from before there was a choice.
+fn one() -> u32 {
+    1
+}
+
 const STDOUT: &str = "cannot write to stdout";
 
 impl Row {
-    fn new(trace: &str, length: u32, tries: u32) -> Result<Self> {
-        let speed = bench::time(trace, length, tries)?;
+    fn new(trace: &str, length: u32, tries: u32, threads: u32) -> Result<Self> {
+        let speed = bench::time(trace, length, tries, threads as usize)?;
         Ok(Self {
             trace: trace.to_owned(),
             instructions: speed.instructions,

@@ -119,6 +119,11 @@ pub(crate) struct Simulate {
     #[arg(long)]
     timed_copies: bool,
 
+    /// Threads of each simulation, on as many idle cores; the result is the same for any number. The
+    /// runs of a sweep need none: they run beside each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+
     /// Vary one setting: any key of a plan (`buddy sweep --help`), such as mode, link, spec,
     /// targets, policy, threshold, codec, metadata, or a field of the GPU (l2.bytes); values may be
     /// a range (50..200 step 50)
@@ -129,7 +134,7 @@ pub(crate) struct Simulate {
     /// simulating
     #[arg(long, conflicts_with_all = [
         "sweep", "json", "html", "timeline", "targets", "spec", "mode", "link", "codec", "snapshot",
-        "oversubscription", "timed_copies"
+        "oversubscription", "timed_copies", "threads"
     ])]
     ranges: bool,
 
@@ -301,6 +306,7 @@ impl Simulate {
     fn scenario<'a>(&self, stage: &'a Stage, point: &Point) -> Result<Scenario<'a>> {
         let mut scenario = Scenario::new(stage, point.clone(), &point.target_choice())?;
         scenario.config.timed_copies = self.timed_copies;
+        scenario.config.threads = usize::from(self.threads);
         scenario.config.sample_cycles = self.timeline.is_some().then_some(SAMPLE_CYCLES);
         Ok(scenario)
     }

@@ -64,7 +64,7 @@ impl Plan {
         self.other(kernel);
     }
 
-    fn other(&mut self, kernel: impl Kernel + Clone + Send + Sync + 'static) {
+    fn other(&mut self, kernel: impl Kernel + Clone + Sync + 'static) {
         let sampled = self.sampled_blocks(&kernel);
         let due_share = self.share * kernel.launch().blocks() as f64 / sampled as f64;
         self.push(kernel, sampled, due_share, 1);
@@ -79,7 +79,7 @@ impl Plan {
     /// the fraction that the share allows, so it runs once in several such kernels.
     fn push(
         &mut self,
-        kernel: impl Kernel + Clone + Send + Sync + 'static,
+        kernel: impl Kernel + Clone + Sync + 'static,
         sampled: u64,
         due_share: f64,
         kind: usize,

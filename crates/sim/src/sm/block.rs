@@ -3,7 +3,7 @@
 use buddy_trace::At;
 
 use super::{Sm, SmContext};
-use crate::{Error, bandwidth::TICKS};
+use crate::{Error, crew::lock};
 
 /// A resident thread block.
 #[derive(Debug, Default)]
@@ -17,15 +17,16 @@ pub(super) struct Block {
 
 impl Sm {
     /// Launches the next block of the kernel, if one is left.
-    pub(crate) fn launch(&mut self, from: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
-        if *out.next_block == out.blocks {
+    pub(crate) fn launch(&mut self, from: u64, out: &mut SmContext<'_, '_>) -> Result<(), Error> {
+        // Once no block is left, none comes.
+        if lock(out.dispatch).is_empty() {
             return Ok(());
         }
-        let number = *out.next_block;
-        *out.next_block += 1;
+        out.turns.wait(self.number);
+        let Some((number, from)) = lock(out.dispatch).next(out.floor, from, out.params.block_interval) else {
+            return Ok(());
+        };
         self.live_blocks += 1;
-        let interval = out.params.block_interval;
-        let from = (out.dispatcher.send(out.floor, from * TICKS, interval) - interval).div_ceil(TICKS);
         let block = self.blocks.iter().position(|block| block.live == 0).unwrap_or_else(|| {
             self.blocks.push(Block::default());
             self.blocks.len() - 1
@@ -50,7 +51,7 @@ impl Sm {
     }
 
     /// Retires a warp. The last warp of a block frees it and launches the next block.
-    pub(super) fn retire(&mut self, slot: usize, now: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
+    pub(super) fn retire(&mut self, slot: usize, now: u64, out: &mut SmContext<'_, '_>) -> Result<(), Error> {
         self.scheds[usize::from(self.sched_of[slot])].release(slot as u16, &mut self.ranks);
         self.last = self.last.max(now);
         let index = usize::from(self.warps[slot].block);

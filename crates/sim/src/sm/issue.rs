@@ -18,7 +18,7 @@ impl Sm {
         slot: usize,
         same_warp: bool,
         now: u64,
-        out: &mut SmContext<'_>,
+        out: &mut SmContext<'_, '_>,
     ) -> Result<(), Error> {
         let inst = *self.warps[slot].next();
         self.counts.instructions += 1;
@@ -84,7 +84,14 @@ impl Sm {
         }
     }
 
-    fn issue_global(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut SmContext<'_>) {
+    fn issue_global(
+        &mut self,
+        sched: usize,
+        slot: usize,
+        inst: &Inst,
+        now: u64,
+        out: &mut SmContext<'_, '_>,
+    ) {
         let at = self.send_to_lsu(sched, now, out);
         let mut transactions = std::mem::take(&mut self.lsu.transactions);
         let addresses = self.warps[slot].code.addresses(inst);
@@ -103,7 +110,14 @@ impl Sm {
         self.limit_memory(now, out);
     }
 
-    fn issue_shared(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut SmContext<'_>) {
+    fn issue_shared(
+        &mut self,
+        sched: usize,
+        slot: usize,
+        inst: &Inst,
+        now: u64,
+        out: &mut SmContext<'_, '_>,
+    ) {
         let at = self.send_to_lsu(sched, now, out);
         let cycles = bank_conflict_cycles(inst, self.warps[slot].code.addresses(inst));
         self.counts.shared += 1;
@@ -116,7 +130,14 @@ impl Sm {
     }
 
     /// Issues a shuffle, which occupies the shared-memory crossbar for a cycle.
-    fn issue_shuffle(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut SmContext<'_>) {
+    fn issue_shuffle(
+        &mut self,
+        sched: usize,
+        slot: usize,
+        inst: &Inst,
+        now: u64,
+        out: &mut SmContext<'_, '_>,
+    ) {
         let at = self.send_to_lsu(sched, now, out);
         let load_id = self.begin_load(slot, inst, 1);
         self.access(Access { line: 1, at, load_id, op: inst.op, sectors: 0, full: 0 }, out);
@@ -125,7 +146,7 @@ impl Sm {
 
     /// Issues an indexed constant load. The SM's constant cache delivers one word at a time; a
     /// warp's next load waits for its last.
-    fn issue_constant(&mut self, slot: usize, inst: &Inst, now: u64, out: &SmContext<'_>) {
+    fn issue_constant(&mut self, slot: usize, inst: &Inst, now: u64, out: &SmContext<'_, '_>) {
         let index = inst.op as usize;
         let words = count_words(inst, self.warps[slot].code.addresses(inst));
         let last = now.max(self.constant_free) + (words - 1) * out.params.interval[index];
@@ -137,7 +158,7 @@ impl Sm {
 
     /// Sends a memory instruction to the load-store unit; returns its arrival cycle.
     #[inline]
-    fn send_to_lsu(&mut self, sched: usize, now: u64, out: &SmContext<'_>) -> u64 {
+    fn send_to_lsu(&mut self, sched: usize, now: u64, out: &SmContext<'_, '_>) -> u64 {
         let at = self.memory_issue_time(sched, now);
         self.hold_memory_until(sched, at + out.params.lsu_issue, out.params.lsu_ahead);
         at
@@ -158,7 +179,7 @@ impl Sm {
         sched: usize,
         slot: usize,
         now: u64,
-        out: &mut SmContext<'_>,
+        out: &mut SmContext<'_, '_>,
     ) -> Result<(), Error> {
         let at = self.memory_issue_time(sched, now).max(self.barrier_free);
         self.hold_memory_until(sched, at + 1, out.params.lsu_ahead);

@@ -55,16 +55,16 @@ enum Outcome {
 impl Sm {
     /// Serves an access now if the queue is empty, else queues it.
     #[inline]
-    pub(super) fn access(&mut self, access: Access, out: &mut SmContext<'_>) {
+    pub(super) fn access(&mut self, access: Access, out: &mut SmContext<'_, '_>) {
         let now = access.at.max(self.lsu.free);
-        let alone = self.lsu.queue.is_empty() && now < out.requests.end();
+        let alone = self.lsu.queue.is_empty() && now < out.end;
         if !alone || !matches!(self.serve(&access, now, out), Outcome::Served) {
             self.lsu.queue.push_back(access);
         }
     }
 
     /// Serves queued accesses up to cycle `end`.
-    pub(super) fn advance_lsu(&mut self, now: u64, end: u64, out: &mut SmContext<'_>) {
+    pub(super) fn advance_lsu(&mut self, now: u64, end: u64, out: &mut SmContext<'_, '_>) {
         self.lsu.stalled = false;
         self.lsu.next = NEVER;
         while let Some(&access) = self.lsu.queue.front() {
@@ -89,20 +89,20 @@ impl Sm {
 
     /// Advances the queue and sets when the next memory instruction may issue.
     #[inline]
-    pub(super) fn limit_memory(&mut self, now: u64, out: &mut SmContext<'_>) {
+    pub(super) fn limit_memory(&mut self, now: u64, out: &mut SmContext<'_, '_>) {
         if self.lsu.queue.is_empty() {
             let from = self.memory_allowed_from(now, out);
             if from > 0 {
                 self.allow_memory_from(from);
             }
         } else {
-            self.advance_lsu(now, out.requests.end(), out);
+            self.advance_lsu(now, out.end, out);
         }
     }
 
     /// Returns the cycle from which memory instructions may issue; 0 if the queue is short.
     #[inline]
-    fn memory_allowed_from(&self, now: u64, out: &SmContext<'_>) -> u64 {
+    fn memory_allowed_from(&self, now: u64, out: &SmContext<'_, '_>) -> u64 {
         let depth = out.params.lsu_queue;
         match self.lsu.free.checked_sub(depth) {
             _ if self.lsu.queue.len() as u64 >= depth => NEVER,
@@ -112,7 +112,7 @@ impl Sm {
     }
 
     #[inline]
-    fn serve(&mut self, access: &Access, now: u64, out: &mut SmContext<'_>) -> Outcome {
+    fn serve(&mut self, access: &Access, now: u64, out: &mut SmContext<'_, '_>) -> Outcome {
         match access.op {
             Op::LoadShared | Op::StoreShared | Op::AtomicShared | Op::Shuffle => {
                 self.lsu.free = now + access.line;
@@ -134,12 +134,12 @@ impl Sm {
         }
     }
 
-    fn serve_load(&mut self, access: &Access, now: u64, out: &mut SmContext<'_>) -> Outcome {
+    fn serve_load(&mut self, access: &Access, now: u64, out: &mut SmContext<'_, '_>) -> Outcome {
         let Access { line, sectors, .. } = *access;
         let set = hash_set(line, self.l1_sets) as usize;
         let Some(l1_line) = self.l1.find(set, line) else {
             let from = self.wait_for_mshr(now, out);
-            if from >= out.requests.end() {
+            if from >= out.end {
                 return Outcome::ReplayAt(from);
             }
             // Nothing else happens until `now`, so the tag lookup stays valid.
@@ -163,7 +163,7 @@ impl Sm {
             self.counts.l1_merged += 1;
             let request =
                 Request::new(self.number, Kind::Merge, access.line, 0, 0, access.load_id, l1_line as u32);
-            out.requests.push(now + out.params.interconnect, request);
+            out.outbox.push((now + out.params.interconnect, request));
         } else {
             self.counts.l1_merged += 1;
             self.complete(access.load_id, hit.max(entry.ready));
@@ -178,7 +178,7 @@ impl Sm {
         need: u8,
         l1_line: u32,
         now: u64,
-        out: &mut SmContext<'_>,
+        out: &mut SmContext<'_, '_>,
     ) -> Outcome {
         let sent = self.send_load(access, Kind::Read, need, l1_line, now, out);
         if matches!(sent, Outcome::Served) {
@@ -202,7 +202,7 @@ impl Sm {
         need: u8,
         l1_line: u32,
         now: u64,
-        out: &mut SmContext<'_>,
+        out: &mut SmContext<'_, '_>,
     ) -> Outcome {
         let from = self.wait_for_mshr(now, out);
         if from > now {
@@ -214,11 +214,11 @@ impl Sm {
         self.misses += 1;
         (self.lsu.free, self.lsu.port_free) = (now + 1, now + 1);
         let request = Request::new(self.number, kind, access.line, need, 0, access.load_id, l1_line);
-        out.requests.push(now + out.params.interconnect, request);
+        out.outbox.push((now + out.params.interconnect, request));
         Outcome::Served
     }
 
-    fn send_store(&mut self, access: &Access, kind: Kind, now: u64, out: &mut SmContext<'_>) -> Outcome {
+    fn send_store(&mut self, access: &Access, kind: Kind, now: u64, out: &mut SmContext<'_, '_>) -> Outcome {
         self.stores -= drain_ended(&mut self.store_ends, now, self.stores == out.params.store_limit);
         if self.stores == out.params.store_limit {
             return Outcome::ReplayAt(first_end(&self.store_ends));
@@ -233,14 +233,14 @@ impl Sm {
         self.lsu.port_free = self.lsu.free;
         let request =
             Request::new(self.number, kind, access.line, access.sectors, access.full, u32::MAX, NO_LINE);
-        out.requests.push(now + out.params.interconnect, request);
+        out.outbox.push((now + out.params.interconnect, request));
         Outcome::Served
     }
 
     /// Returns the first cycle from `now` on with a free MSHR; [`UNKNOWN`] if it depends on misses
     /// in flight.
     #[inline]
-    fn wait_for_mshr(&mut self, now: u64, out: &SmContext<'_>) -> u64 {
+    fn wait_for_mshr(&mut self, now: u64, out: &SmContext<'_, '_>) -> u64 {
         self.misses -= drain_ended(&mut self.miss_ends, now, self.misses == out.params.mshrs);
         if self.misses < out.params.mshrs { now } else { first_end(&self.miss_ends) }
     }

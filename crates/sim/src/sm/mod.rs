@@ -10,35 +10,37 @@ mod sched;
 mod scoreboard;
 mod warp;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
 
-use buddy_trace::{Kernel, Launch};
+use buddy_trace::Launch;
 
 use self::{block::Block, lsu::Lsu, sched::WarpScheduler, scoreboard::Scoreboard, warp::Warp};
 use crate::{
     Error,
     bandwidth::BandwidthServer,
     cache::Cache,
+    crew::Dispatch,
     params::Params,
-    request::{NO_LINE, Requests},
+    request::{NO_LINE, Request},
     stats::SmCounts,
+    sync::Turns,
 };
 
 /// A time that no known event sets.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Shared state that an SM uses while it runs.
-pub(crate) struct SmContext<'a> {
+pub(crate) struct SmContext<'a, 'k> {
     pub(crate) params: &'a Params,
-    pub(crate) kernel: &'a mut dyn Kernel,
     pub(crate) launch: &'a Launch,
-    /// Next block to launch, and the number of blocks.
-    pub(crate) next_block: &'a mut u64,
-    pub(crate) blocks: u64,
-    pub(crate) requests: &'a mut Requests,
-    /// Block dispatcher of the whole GPU; no later request may precede tick `floor`.
-    pub(crate) dispatcher: &'a mut BandwidthServer,
+    /// The kernel and its blocks; no block is dispatched before tick `floor`.
+    pub(crate) dispatch: &'a Mutex<Dispatch<'k>>,
+    pub(crate) turns: &'a Turns,
     pub(crate) floor: u64,
+    /// Requests with their arrival cycles.
+    pub(crate) outbox: &'a mut Vec<(u64, Request)>,
+    /// End of the window.
+    pub(crate) end: u64,
 }
 
 /// A load in flight: one request per line.
@@ -119,7 +121,7 @@ impl Sm {
     }
 
     /// Runs from cycle `start` up to, not including, `end`.
-    pub(crate) fn run(&mut self, start: u64, end: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
+    pub(crate) fn run(&mut self, start: u64, end: u64, out: &mut SmContext<'_, '_>) -> Result<(), Error> {
         if !self.lsu.queue.is_empty() {
             self.advance_lsu(start, end, out);
         }
@@ -134,6 +136,10 @@ impl Sm {
         }
         self.next = self.next_issue().min(self.lsu.next);
         Ok(())
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
     }
 
     /// Returns the first cycle at which a scheduler may issue.

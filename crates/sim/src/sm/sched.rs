@@ -191,7 +191,7 @@ impl WarpScheduler {
 
 impl Sm {
     /// Issues up to `issue_width` instructions of one scheduler in one cycle.
-    pub(super) fn step(&mut self, index: usize, now: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
+    pub(super) fn step(&mut self, index: usize, now: u64, out: &mut SmContext<'_, '_>) -> Result<(), Error> {
         self.scheds[index].wake_sleepers(now, &self.ranks);
         let mut issued = 0;
         while issued < out.params.issue_width {

@@ -3,7 +3,7 @@
 use buddy_trace::{At, Code, Inst, Op};
 
 use super::{NEVER, Sm, SmContext};
-use crate::{Error, params::UNIT_EXIT, stats::StallReason};
+use crate::{Error, crew::lock, params::UNIT_EXIT, stats::StallReason};
 
 /// A resident warp: its code, position and dependencies other than registers. Fills two host cache
 /// lines, which are fetched as a pair.
@@ -46,7 +46,7 @@ impl Sm {
         block: usize,
         at: At,
         from: u64,
-        out: &mut SmContext<'_>,
+        out: &mut SmContext<'_, '_>,
     ) -> Result<(), Error> {
         let warp = &mut self.warps[slot];
         let code = std::mem::take(&mut warp.code);
@@ -63,7 +63,12 @@ impl Sm {
 
     /// Advances to the next instruction, which issues no earlier than cycle `from`.
     #[inline]
-    pub(super) fn advance(&mut self, slot: usize, from: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
+    pub(super) fn advance(
+        &mut self,
+        slot: usize,
+        from: u64,
+        out: &mut SmContext<'_, '_>,
+    ) -> Result<(), Error> {
         let warp = &mut self.warps[slot];
         warp.from = from;
         warp.position += 1;
@@ -75,12 +80,12 @@ impl Sm {
     }
 
     /// Fetches the warp's next chunk of code.
-    fn refill(&mut self, slot: usize, out: &mut SmContext<'_>) -> Result<(), Error> {
+    fn refill(&mut self, slot: usize, out: &mut SmContext<'_, '_>) -> Result<(), Error> {
         let warp = &mut self.warps[slot];
         warp.code.clear();
         warp.position = 0;
         let at = At { block: warp.block_number, warp: warp.warp_number, step: warp.step };
-        out.kernel.fill(at, &mut warp.code)?;
+        lock(out.dispatch).kernel.fill(at, &mut warp.code)?;
         warp.step += 1;
         warp.finished = warp.code.insts().is_empty();
         Ok(())
