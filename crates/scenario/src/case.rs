@@ -41,7 +41,7 @@ impl Case {
 
     /// Returns whether the mode depends on the program's data.
     pub fn is_compressed(&self) -> bool {
-        matches!(self.point.mode, Mode::Bandwidth | Mode::Buddy)
+        self.point.mode.compresses()
     }
 
     /// Checks for contradictory settings before anything runs.

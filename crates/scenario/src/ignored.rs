@@ -11,12 +11,12 @@ impl Point {
     /// Returns whether the mode ignores a setting or a field of the GPU. A file of targets may place
     /// memory on the host, which no mode ignores.
     pub fn ignores(&self, key: &str) -> bool {
-        let is_compressed = matches!(self.mode, Mode::Bandwidth | Mode::Buddy);
+        let is_compressed = self.mode.compresses();
         match key {
             "targets" => !is_compressed && !matches!(self.target_choice(), TargetChoice::File(_)),
             "policy" | "threshold" => !is_compressed,
             "oversubscription" => self.mode != Mode::Um,
-            "buddy.codec_clocks" => !is_compressed,
+            "buddy.codec_clocks" => !is_compressed || self.mode == Mode::Compressible,
             "metadata" => self.mode != Mode::Buddy,
             "link" => !self.uses_link(),
             field if field.starts_with("buddy.") => self.mode != Mode::Buddy,
@@ -101,15 +101,15 @@ mod tests {
         for (key, value, used) in [
             ("metadata", "8192", &["buddy"][..]),
             ("oversubscription", "0.1", &["um"]),
-            ("targets", "2x", &["bandwidth", "buddy"]),
-            ("policy", "naive", &["bandwidth", "buddy"]),
-            ("threshold", "0.2", &["bandwidth", "buddy"]),
+            ("targets", "2x", &["bandwidth", "compressible", "buddy"]),
+            ("policy", "naive", &["bandwidth", "compressible", "buddy"]),
+            ("threshold", "0.2", &["bandwidth", "compressible", "buddy"]),
             ("buddy.codec_clocks", "3", &["bandwidth", "buddy"]),
             ("buddy.metadata_ways", "2", &["buddy"]),
             ("um.batch_us", "20", &["um"]),
             ("link", "50", &["buddy", "pinned", "um"]),
-            ("l2.bytes", "8388608", &["ideal", "bandwidth", "buddy", "pinned", "um"]),
-            ("targets", "some.toml", &["ideal", "bandwidth", "buddy", "pinned", "um"]),
+            ("l2.bytes", "8388608", &["ideal", "bandwidth", "compressible", "buddy", "pinned", "um"]),
+            ("targets", "some.toml", &["ideal", "bandwidth", "compressible", "buddy", "pinned", "um"]),
         ] {
             for mode in Mode::ALL.map(Mode::name) {
                 assert_eq!(same(mode, key, value), !used.contains(&mode), "{key} in mode {mode}");

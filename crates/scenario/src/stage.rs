@@ -383,7 +383,7 @@ fn by_address(
             let why = "a policy needs a program with known data: a workload or a network";
             return Err(Error::Setting(why.to_owned()));
         }
-        TargetChoice::Policy if matches!(mode, Mode::Bandwidth | Mode::Buddy) => {
+        TargetChoice::Policy if mode.compresses() => {
             let why = format!("mode {} needs targets: a ratio such as 2x, or a file", mode.name());
             return Err(Error::Setting(why));
         }

@@ -134,7 +134,7 @@ fn groups(config: &Config, threads: usize) -> usize {
     let (slices, partitions, channels) =
         (config.gpu.l2.slices, config.gpu.l2.partitions, config.gpu.dram.channels);
     let apart =
-        matches!(config.mode, Mode::Ideal | Mode::Bandwidth) && !config.map.uses_host();
+        matches!(config.mode, Mode::Ideal | Mode::Bandwidth | Mode::Compressible) && !config.map.uses_host();
     let whole = slices.is_multiple_of(channels) && channels.is_multiple_of(partitions);
     if apart && whole { threads.min((channels / partitions) as usize) } else { 1 }
 }

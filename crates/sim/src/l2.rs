@@ -133,7 +133,7 @@ impl L2 {
             return self.read_remote(floor, at, near_slice, home, line, sectors);
         }
         // A write goes through the near slice and invalidates its copy.
-        let start = self.reserve(near_slice, at, sectors, operation);
+        let start = self.reserve(near_slice, at, line, sectors, operation);
         let set = self.set(near_slice, line);
         if let Some(index) = self.cache.find(set, line) {
             self.cache.line(index).valid &= !sectors;
@@ -153,7 +153,7 @@ impl L2 {
         line: u64,
         sectors: u8,
     ) -> u64 {
-        let start = self.reserve(near_slice, at, sectors, Operation::Read);
+        let start = self.reserve(near_slice, at, line, sectors, Operation::Read);
         let (index, valid) = self.find(floor, start, near_slice, line);
         let missing = sectors & !valid;
         let mut done = start + self.latency;
@@ -181,7 +181,7 @@ impl L2 {
         sectors: u8,
         operation: Operation,
     ) -> (u64, u8) {
-        let start = self.reserve(slice, at, sectors, operation);
+        let start = self.reserve(slice, at, line, sectors, operation);
         let (index, valid) = self.find(floor, start, slice, line);
         let missing = match operation {
             Operation::Write { full } => sectors & !valid & !full,
@@ -207,10 +207,10 @@ impl L2 {
 
     /// Reserves slice time for a request; returns its start tick.
     #[inline]
-    fn reserve(&mut self, slice: u32, at: u64, sectors: u8, operation: Operation) -> u64 {
+    fn reserve(&mut self, slice: u32, at: u64, line: u64, sectors: u8, operation: Operation) -> u64 {
         let sent = count(sectors);
         let cost = match operation {
-            Operation::Read => sent * self.sector,
+            Operation::Read => self.memory.read_in_l2(line, sent) * self.sector,
             Operation::Write { full } => sent * self.written + count(sectors & !full) * self.partial_write,
             Operation::Atomic { passes } => u64::from(passes).max(sent) * self.atomic,
         };

@@ -40,11 +40,11 @@ impl Outcome {
     pub(crate) fn new(scenario: &Scenario<'_>, report: Report) -> Self {
         let map = &scenario.config.map;
         let capacity = match report.mode {
-            Mode::Ideal | Mode::Bandwidth => Some(1.0),
+            Mode::Ideal | Mode::Bandwidth | Mode::Compressible => Some(1.0),
             Mode::Buddy => Some(map.capacity_ratio()),
             Mode::Pinned | Mode::Um => None,
         };
-        let compressed = matches!(report.mode, Mode::Bandwidth | Mode::Buddy);
+        let compressed = report.mode.compresses();
         Self { capacity, overflow: compressed.then(|| map.overflow_share()), report }
     }
 }

@@ -189,7 +189,7 @@ impl Points {
 
     /// Returns whether a point depends on the program's data.
     pub(crate) fn is_compressed(&self, point: usize) -> bool {
-        matches!(self.mode(&self.places(point)), Mode::Bandwidth | Mode::Buddy)
+        self.mode(&self.places(point)).compresses()
     }
 
     /// Estimates the core seconds of a point.

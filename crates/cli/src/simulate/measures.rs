@@ -74,7 +74,7 @@ pub(crate) static MEASURES: [Measure; 12] = [
     }),
     measure("IPC", Unit::Number, Some(true), "warp instructions per cycle", |run| Some(run.done.report.ipc)),
     measure("overflow", Unit::Percent, Some(false), "entries that do not fit their target", |run| {
-        let compressed = matches!(run.done.report.mode, Mode::Bandwidth | Mode::Buddy);
+        let compressed = run.done.report.mode.compresses();
         compressed.then(|| run.scenario.config.map.overflow_share())
     }),
 ];
@@ -91,7 +91,7 @@ fn some(value: f64) -> Option<f64> {
 /// memory.
 fn capacity(run: &Run<'_>) -> Option<f64> {
     match run.done.report.mode {
-        Mode::Ideal | Mode::Bandwidth => Some(1.0),
+        Mode::Ideal | Mode::Bandwidth | Mode::Compressible => Some(1.0),
         Mode::Buddy => (!run.matches_nothing()).then(|| run.scenario.config.map.capacity_ratio()),
         Mode::Pinned | Mode::Um => None,
     }

@@ -38,15 +38,16 @@ const SAMPLE_CYCLES: u64 = 500;
 /// Simulate a workload, a network, a trace or a generated program on a modelled GPU
 ///
 /// Modes: ideal (unlimited device memory), bandwidth (data is compressed only between L2 and device
-/// memory), buddy (Buddy Compression), pinned (all data in host memory) and um (Unified Memory).
+/// memory), compressible (an H200's own compression, fitted to micro kernels and not validated on
+/// programs), buddy (Buddy Compression), pinned (all data in host memory) and um (Unified Memory).
 ///
 /// A workload runs first, and its memory is compressed at ten points in time. The simulation uses
 /// the snapshot whose ratio is nearest to the run's mean. Targets follow the policy allocation-16x,
 /// or --targets: a ratio, or a file written by `buddy profile`.
 ///
 /// A network is one training iteration, or a sample of it; its tensors compress like those in the
-/// record of a real run. Other programs need --targets in the modes bandwidth and buddy: a ratio
-/// for all allocations (with --shares), or a TOML file of address ranges.
+/// record of a real run. Other programs need --targets in the modes that compress: a ratio for all
+/// allocations (with --shares), or a TOML file of address ranges.
 ///
 /// A sweep simulates every combination of its values, one simulation per core. An interrupted sweep
 /// reports the finished runs.
@@ -62,7 +63,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "GPU", default_value = "paper", help = machine::gpu_help("GPU"))]
     spec: String,
 
-    /// Memory mode: ideal, bandwidth, buddy, pinned or um
+    /// Memory mode: ideal, bandwidth, compressible, buddy, pinned or um
     #[arg(long, default_value = "ideal", value_parser = parse_mode)]
     mode: Mode,
 
@@ -217,7 +218,7 @@ impl Simulate {
     /// effect on them.
     fn warn_of_assumptions(&self, cases: &[Case]) -> Result<()> {
         let ratio = |point: &Point| matches!(point.target_choice(), TargetChoice::All(_));
-        let compressed = |point: &Point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy);
+        let compressed = |point: &Point| point.mode.compresses();
         let swept = |key: &str| self.sweep.iter().any(|axis| axis.keys.iter().any(|one| one == key));
         for Case { input, point } in cases {
             if !matches!(Source::find(&input.program)?, Source::Generated(_) | Source::Trace(_)) {

@@ -49,7 +49,7 @@ fn workload(input: &Input, info: &Info, bytes: u64, points: &[Point]) -> Result<
 
 /// Returns whether any mode depends on the data.
 fn is_compressed(points: &[Point]) -> bool {
-    points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy))
+    points.iter().any(|point| point.mode.compresses())
 }
 
 /// Prints the simulated snapshot of a workload and its overflow with the policy's targets.
