@@ -113,7 +113,7 @@ impl Llm {
         if self.json.as_deref().is_some_and(output::is_stdout) {
             return Ok(());
         }
-        io::stdout().write_all(text(&found, self.fused).as_bytes()).context("cannot write to stdout")
+        io::stdout().write_all(text(&found, &gpu, self.fused).as_bytes()).context("cannot write to stdout")
     }
 
     fn estimate(&self, machine: &Machine) -> Result<Estimate> {
@@ -141,14 +141,14 @@ impl Llm {
     }
 }
 
-fn text(found: &Estimate, assumed: bool) -> String {
+fn text(found: &Estimate, machine: &Machine, assumed: bool) -> String {
     let Estimate { gpu, shape, ask, .. } = found;
     let what = match ask.prompt {
         Some(prompt) => format!("prefill of {} x {prompt} tokens", ask.batch),
         None => format!("decode step of {} x {} tokens of context", ask.batch, ask.context),
     };
     let head = format!("{} on {gpu}: {what}, {}\n", shape.name, ask.runtime.name());
-    head + &table(found).to_text() + "\n" + &totals(found).to_text() + &remarks(found, assumed)
+    head + &table(found).to_text() + "\n" + &totals(found).to_text() + &remarks(found, machine, assumed)
 }
 
 fn column(name: &'static str, align: Align) -> Column {
@@ -230,13 +230,16 @@ fn totals(found: &Estimate) -> Table {
 }
 
 /// Returns the ratio of both sides, and what the reader must know of the packed one.
-fn remarks(found: &Estimate, assumed: bool) -> String {
+fn remarks(found: &Estimate, machine: &Machine, assumed: bool) -> String {
     let mut text = format!(
         "\npacked / plain: {:.2}x the speed. A roofline model fitted on an H200, not the cycle simulator;\n\
          memory is that of weights and KV cache alone.\n",
         found.plain.us / found.packed.us
     );
-    if found.packed.weights == Weights::Unpacked {
+    if machine.fp16_only {
+        text += "Its tensor cores multiply fp16 alone: bf16 products are assumed as fast, and no kernel for packed\n\
+                 weights runs on it.\n";
+    } else if found.packed.weights == Weights::Unpacked {
         text += "Modelled without fused kernels, which need Hopper: each layer is unpacked first. The portable\n\
                  kernel for up to 32 tokens is not modelled. --fused assumes Hopper's kernels.\n";
     }

@@ -12,12 +12,16 @@ pub struct Machine {
     pub name: String,
     /// Peak bytes of device memory in a microsecond.
     pub bytes_per_us: f64,
-    /// Peak bf16 operations of the tensor cores in a microsecond.
+    /// Cycles of all SMs in a microsecond.
+    pub sm_cycles_per_us: f64,
+    /// Peak bf16 operations of the tensor cores in a microsecond, or fp16 ones with `fp16_only`.
     pub flops_per_us: f64,
     /// Device memory in bytes.
     pub device_bytes: f64,
     /// True if the fused kernels for packed weights run on it.
     pub fused: bool,
+    /// True if its tensor cores multiply fp16 and not bf16.
+    pub fp16_only: bool,
 }
 
 impl Machine {
@@ -33,13 +37,15 @@ impl Machine {
     /// [`Error::NoTensor`] if its spec has no `[tensor]` table.
     pub fn new(gpu: &Gpu) -> Result<Self, Error> {
         let tensor = gpu.tensor.as_ref().ok_or_else(|| Error::NoTensor(gpu.name.clone()))?;
-        let flops_per_cycle = f64::from(tensor.bf16_flops_per_cycle) * f64::from(gpu.core.sms);
+        let sm_cycles_per_us = f64::from(gpu.core.sms) * gpu.core.clock_mhz;
         Ok(Self {
             name: gpu.name.clone(),
             bytes_per_us: 1e3 * gpu.dram_gb_per_s(),
-            flops_per_us: flops_per_cycle * gpu.core.clock_mhz,
+            sm_cycles_per_us,
+            flops_per_us: f64::from(tensor.bf16_flops_per_cycle) * sm_cycles_per_us,
             device_bytes: gpu.dram.capacity_bytes as f64,
             fused: tensor.fused_kernels,
+            fp16_only: tensor.fp16_only,
         })
     }
 }

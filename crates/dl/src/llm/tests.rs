@@ -23,9 +23,11 @@ fn time_is_the_norm_of_memory_and_tensor_time_after_the_launch() {
     let machine = Machine {
         name: "made".to_owned(),
         bytes_per_us: 10.0,
+        sm_cycles_per_us: 1.0,
         flops_per_us: 16.0,
         device_bytes: 1e9,
         fused: true,
+        fp16_only: false,
     };
     let cost = Cost { launch_us: 3.0, memory_share: 0.5, tensor_share: 0.25, overlap: 2.0 };
     let mut kernel = Kernel { kind: Kind::Qkv, launches: 4.0, bytes: 100.0, link_us: 0.0, flops: 60.0, cost };
@@ -43,7 +45,8 @@ fn time_is_the_norm_of_memory_and_tensor_time_after_the_launch() {
 }
 
 /// The data sheets: 989 TFLOPS at 1830 MHz for the H200 and the H100, 312 for the A100, 165.2 for the
-/// RTX 4090, 209.5 for the RTX 5090. The B200's 2250 TFLOPS need 1856 MHz, less than its boost clock.
+/// RTX 4090, 209.5 for the RTX 5090, 125 of fp16 at 1530 MHz for the V100. The B200's 2250 TFLOPS need
+/// 1856 MHz, less than its boost clock.
 #[test]
 fn peak_rates_are_those_of_the_data_sheets() {
     let tflops = |name: &str| machine(name).flops_per_us / 1e6;
@@ -52,13 +55,16 @@ fn peak_rates_are_those_of_the_data_sheets() {
     assert!((tflops("b200") * 1856.0 / 1965.0 - 2250.0).abs() < 1.0, "{}", tflops("b200"));
     assert!((tflops("b200") - 2382.0).abs() < 1.0, "{}", tflops("b200"));
     assert!((tflops("a100") - 312.0).abs() < 0.2);
+    assert!((tflops("v100") * 1530.0 / 1380.0 - 125.3).abs() < 0.1, "{}", tflops("v100"));
     assert!((tflops("rtx4090") - 165.2).abs() < 0.1);
     assert!((tflops("rtx5090") - 209.5).abs() < 0.1);
     assert!((machine("h200").bytes_per_us / 1e3 - 4800.0).abs() < 1.0);
     let fused: Vec<&str> = Machine::names().into_iter().filter(|name| machine(name).fused).collect();
     assert_eq!(fused, ["h200", "gh200", "h100"]);
-    let error = Machine::new(&Gpu::named("v100").unwrap()).unwrap_err().to_string();
-    assert!(error.starts_with("v100 has no [tensor] table"), "{error}");
+    let old: Vec<&str> = Machine::names().into_iter().filter(|name| machine(name).fp16_only).collect();
+    assert_eq!(old, ["v100"]);
+    let error = Machine::new(&Gpu::named("p100").unwrap()).unwrap_err().to_string();
+    assert!(error.starts_with("p100 has no [tensor] table"), "{error}");
 }
 
 /// Bytes of the recorded decode loop: 16,060,522,496 plain weights with norms, and 131,072 bytes of

@@ -267,6 +267,9 @@ pub struct Tensor {
     /// of other GPUs is not modelled.
     #[serde(default)]
     pub fused_kernels: bool,
+    /// True if they multiply fp16 and not bf16, before compute capability 8.0; the rate is that of fp16.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fp16_only: bool,
 }
 
 /// A link to buddy or host memory: `specs/link-NAME.toml`.
