@@ -11,6 +11,7 @@ mod config;
 mod estimate;
 mod kernel;
 mod parameters;
+mod portable;
 mod shape;
 mod step;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use buddy::BuddyMemory;
 pub use estimate::{BuddySide, Estimate, Row, Side, estimate, estimate_buddy};
 pub use kernel::{Cost, Kernel, Kind, Limiter, Machine};
 pub use parameters::Parameters;
+pub use portable::{H200, LAYERS, portable_gain, unpacking_gain};
 pub use shape::{Experts, ModelShape};
 pub use step::{Ask, Runtime, Weights, kernels};
 pub use validate::{Comparison, validate};
