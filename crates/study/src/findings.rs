@@ -9,12 +9,12 @@ use buddy_workloads::{ALL, Info};
 
 use crate::{Experiment, PUBLIC, Point, Program, Recorded, Settings, SpeedRow};
 
-/// PyTorch's tensors at a small batch on a CPU: every eighth page, with the codecs that the paper
-/// compares and both readings of BPC.
+/// PyTorch's tensors at batches of 16 to 128 on a CPU: every sixteenth page, with the codecs that the
+/// paper compares and both readings of BPC.
 pub(crate) const CPU: &str = "cpu";
 /// The same in Caffe's layout.
 pub(crate) const CPU_CAFFE: &str = "cpu-caffe";
-/// As [`CPU`] at a quarter or half of the batch.
+/// As [`CPU`] at a sixth to an eighth of the batch, every eighth page.
 pub(crate) const CPU_SMALL: &str = "cpu-small";
 
 /// All results so far. A figure is a function of this alone.

@@ -17,7 +17,7 @@ pub(crate) struct Reading(BTreeMap<&'static str, Profile>);
 
 impl Reading {
     /// Profiles every workload whose sizes with this codec are known: in its own record, or else in
-    /// the record of a small batch on a CPU.
+    /// the record made on a CPU.
     pub(crate) fn of(found: &Findings, kind: CodecKind) -> Self {
         let one = |subject: Subject<'_>| {
             let own = subject.profile.and_then(|profile| read_as(profile, kind));

@@ -18,7 +18,7 @@ macro_rules! set {
 const SETS: [(&str, &Records); 3] = [
     set!("cpu": "biglstm" "alexnet" "inception_v2" "squeezenet" "vgg16" "resnet50"),
     set!("cpu-caffe": "alexnet" "squeezenet"),
-    set!("cpu-small": "alexnet" "squeezenet" "resnet50"),
+    set!("cpu-small": "biglstm" "alexnet" "inception_v2" "squeezenet" "vgg16" "resnet50"),
 ];
 
 /// Reads the sets from a folder or built in, and profiles them with the paper's codec and policy.

@@ -24,7 +24,7 @@ impl Experiment for Codecs {
             text: "The paper compares five codecs and chooses Bit-Plane Compression (bpc). bpc-best is its second reading, \
                    with or without the transform, as in Compresso. Geometric means of the ratio of eight sizes and of \
                    the final design at a threshold of 30%. The programs are measured in this run; the networks are recorded \
-                   after a few steps at a small batch on a CPU, every eighth page, without FVC's tables. The last chart has our \
+                   after a few steps on a CPU, every sixteenth page, without FVC's tables. The last chart has our \
                    codecs too, and auto: the best of ours and bpc for each allocation.",
         }
     }

@@ -30,8 +30,8 @@ impl Experiment for OverTime {
                    355.seismic begins as zeros and falls as its wave spreads, as in the paper. The first two charts have \
                    the workloads whose ratio changes by more than a tenth; snapshots that are all zeros have no ratio and \
                    are left out. The bars have both readings of BPC: bpc, and bpc-best, which also codes a block without \
-                   the transform and keeps the smaller, as in Compresso (MICRO 2018). Networks have bpc-best at a small \
-                   batch on a CPU, where the third bar is bpc.",
+                   the transform and keeps the smaller, as in Compresso (MICRO 2018). Networks have bpc-best in \
+                   records of a CPU, where the third bar is bpc.",
         }
     }
 

@@ -106,7 +106,7 @@ impl Experiment for Optimisations {
                    within 30% in every snapshot. Then a target for each allocation, and 16x for allocations that stay \
                    mostly zero. The last two charts have the final design with both readings of BPC, of public programs \
                    and of Caffe's layout. The programs are measured in this run; networks and public programs are recorded, \
-                   those with bpc-best at a small batch on a CPU.",
+                   those with bpc-best on a CPU at smaller batches.",
         }
     }
 

@@ -25,7 +25,7 @@ impl Experiment for Iteration {
             text: "Targets stay as they were chosen while the contents of memory change during one iteration. The \
                    paper finds that the share of entries in buddy memory does not change a lot. Lines are of both \
                    readings of BPC, and of Caffe's layout, whose memory is allocated for the whole run; in PyTorch's, \
-                   tensors come and go. All is recorded: bpc on an H200, bpc-best at a small batch on a CPU.",
+                   tensors come and go. All is recorded: bpc on an H200, bpc-best on a CPU at smaller batches.",
         }
     }
 
