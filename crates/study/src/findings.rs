@@ -16,6 +16,9 @@ pub(crate) const CPU: &str = "cpu";
 pub(crate) const CPU_CAFFE: &str = "cpu-caffe";
 /// As [`CPU`] at a sixth to an eighth of the batch, every eighth page.
 pub(crate) const CPU_SMALL: &str = "cpu-small";
+/// `bt` with NAS class A, 64 cells to a side, and with the paper's footprint, 101 cells, each with the
+/// paper's codec.
+pub(crate) const CLASSES: &str = "classes";
 
 /// All results so far. A figure is a function of this alone.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Further records of the paper's networks, in folders beside the main ones.
+//! Further records of the paper's networks and of `bt`, in folders beside the main ones.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,10 +15,11 @@ macro_rules! set {
 }
 
 /// The sets and their built-in records: the folder of `data/recorded`, and each file's name and text.
-const SETS: [(&str, &Records); 3] = [
+const SETS: [(&str, &Records); 4] = [
     set!("cpu": "biglstm" "alexnet" "inception_v2" "squeezenet" "vgg16" "resnet50"),
     set!("cpu-caffe": "alexnet" "squeezenet"),
     set!("cpu-small": "biglstm" "alexnet" "inception_v2" "squeezenet" "vgg16" "resnet50"),
+    set!("classes": "bt-64" "bt-101"),
 ];
 
 /// Reads the sets from a folder or built in, and profiles them with the paper's codec and policy.

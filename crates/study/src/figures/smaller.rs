@@ -8,7 +8,7 @@ use super::{Column, bar_chart};
 use crate::{
     About, Experiment, Findings, Point, Subject, arithmetic,
     experiment::{Explained, quantity},
-    findings::{CPU, CPU_SMALL},
+    findings::{CLASSES, CPU, CPU_SMALL},
     geometric,
     performance::Timings,
 };
@@ -39,8 +39,10 @@ impl Experiment for Smaller {
             text: "The paper profiles a smaller dataset or batch and runs the large one with its targets, the final design. \
                    Here the programs are profiled with an eighth of the memory, measured in this run, and the networks \
                    at a sixth to an eighth of the batch of their own run, recorded on a CPU: BigLSTM 2 of 16, AlexNet 16 \
-                   of 128, Inception 4 of 32, SqueezeNet 8 of 48, VGG16 2 of 16, ResNet50 4 of 24. Beside it are the targets made on the run itself. The slowdown \
-                   at 150 GB/s is simulated and recorded, of programs with 32 MB and targets from 4 MB.",
+                   of 128, Inception 4 of 32, SqueezeNet 8 of 48, VGG16 2 of 16, ResNet50 4 of 24. The last row of the \
+                   table is recorded: bt with NAS class A, 64 cells to a side, and with the paper's footprint, 101 cells. \
+                   Beside it are the targets made on the run itself. The slowdown at 150 GB/s is simulated and recorded, \
+                   of programs with 32 MB and targets from 4 MB.",
         }
     }
 
@@ -70,7 +72,7 @@ impl Experiment for Smaller {
         let panels = vec![
             chart("Ratio", AxisInfo::new("ratio", Unit::Ratio), &ratios),
             chart("Buddy accesses", AxisInfo::new("entries in buddy memory", Unit::Percent), &shares),
-            Panel::Table(table(&subjects, &pairs)),
+            Panel::Table(table(&subjects, &pairs, classes(found))),
         ];
         Figure {
             quantities: quantities(&ratios[1], &shares[1]),
@@ -101,10 +103,28 @@ fn pair(found: &Findings, subject: &Subject<'_>) -> Pair {
         true => (subject.profile, found.smaller.get(subject.name).map(|program| &program.profile)),
         false => (found.in_set(CPU, subject.name), found.in_set(CPU_SMALL, subject.name)),
     };
-    let own = large.and_then(|profile| profile.outcome(Policy::Allocation16x, "bpc"));
-    Pair {
-        own: own.map(|found| Outcome { ratio: found.ratio, overflow: found.mean_overflow }),
-        small: large.zip(small).map(|(large, small)| applied(large, &small.targets)),
+    Pair::of(large, small)
+}
+
+/// Returns the recorded pair of `bt`: the targets of class A applied to the paper's footprint.
+fn classes(found: &Findings) -> Option<Pair> {
+    let [small, large] = ["bt-64", "bt-101"].map(|name| found.in_set(CLASSES, name));
+    Some(Pair::of(Some(large?), Some(small?)))
+}
+
+impl Pair {
+    fn of(large: Option<&Profile>, small: Option<&Profile>) -> Self {
+        let own = large.and_then(|profile| profile.outcome(Policy::Allocation16x, "bpc"));
+        Self {
+            own: own.map(|found| Outcome { ratio: found.ratio, overflow: found.mean_overflow }),
+            small: large.zip(small).map(|(large, small)| applied(large, &small.targets)),
+        }
+    }
+
+    /// Returns ratio and overflow, with the run's own targets or with those of the smaller run.
+    fn cells(&self, own: bool) -> [Option<f64>; 2] {
+        let found = if own { self.own } else { self.small };
+        [found.map(|one| one.ratio), found.map(|one| one.overflow)]
     }
 }
 
@@ -141,24 +161,26 @@ fn applied(large: &Profile, targets: &TargetTable) -> Outcome {
     }
 }
 
-fn table(subjects: &[Subject<'_>], pairs: &[Pair]) -> Grid {
+fn table(subjects: &[Subject<'_>], pairs: &[Pair], classes: Option<Pair>) -> Grid {
     let names = ["ratio", "overflow", "slowdown"];
     let units = [Unit::Ratio, Unit::Percent, Unit::Percent];
     let both = ["own", "smaller run"].into_iter();
     let columns =
         both.flat_map(|whose| names.into_iter().zip(units).map(move |(n, u)| (format!("{n}, {whose}"), u)));
-    let [own, small] = [true, false].map(Timings::smaller);
-    let row = |(subject, pair): (&Subject<'_>, &Pair)| -> Vec<GridCell> {
-        let numbers = [(pair.own, &own), (pair.small, &small)].into_iter().flat_map(|(found, timings)| {
-            let speed = timings.speed(&Point::new(subject.name, Mode::Buddy));
-            [found.map(|one| one.ratio), found.map(|one| one.overflow), speed.map(|speed| 1.0 / speed - 1.0)]
+    let timings = [true, false].map(|own| (own, Timings::smaller(own)));
+    let row = |label: &str, pair: &Pair, name: Option<&str>| -> Vec<GridCell> {
+        let numbers = timings.iter().flat_map(|(own, timings)| {
+            let speed = name.and_then(|name| timings.speed(&Point::new(name, Mode::Buddy)));
+            pair.cells(*own).into_iter().chain([speed.map(|speed| 1.0 / speed - 1.0)])
         });
-        std::iter::once(GridCell::from(subject.label)).chain(numbers.map(GridCell::from)).collect()
+        std::iter::once(GridCell::from(label)).chain(numbers.map(GridCell::from)).collect()
     };
+    let rows = subjects.iter().zip(pairs).map(|(one, pair)| row(one.label, pair, Some(one.name)));
+    let classes = classes.map(|pair| row("370.bt, class A to the paper's size", &pair, None));
     Grid {
         title: "Targets of the run itself and of a smaller one".to_owned(),
         columns: std::iter::once(("workload".to_owned(), Unit::Number)).chain(columns).collect(),
-        rows: subjects.iter().zip(pairs).map(row).collect(),
+        rows: rows.chain(classes).collect(),
     }
 }
 
@@ -188,5 +210,26 @@ mod tests {
         assert_eq!(applied(&large, small), Outcome { ratio: 4.0 / 3.0, overflow: 0.0625 });
         large.run.allocations[0].name = "other".to_owned();
         assert_eq!(applied(&large, small), Outcome { ratio: 1.0, overflow: 0.0 });
+    }
+
+    /// alexnet is 4x with a quarter of its entries in buddy memory, with its own targets.
+    #[test]
+    fn the_recorded_pair_is_the_last_row() {
+        let mut found = findings();
+        let rows = |found: &Findings| {
+            let Some(Panel::Table(grid)) = Smaller.draw(found).panels.pop() else { panic!("a table") };
+            grid.rows
+        };
+        let before = rows(&found);
+        let alexnet = found.networks["alexnet"].clone();
+        let pair = ["bt-64", "bt-101"].map(|name| (name.to_owned(), alexnet.clone()));
+        found.sets.insert(CLASSES, pair.into());
+        let mut after = rows(&found);
+        let last = after.pop().unwrap();
+        assert_eq!(last[0], GridCell::from("370.bt, class A to the paper's size"));
+        for numbers in [&last[1..4], &last[4..]] {
+            assert_eq!(numbers, [4.0.into(), 0.25.into(), GridCell::Empty]);
+        }
+        assert_eq!(after, before);
     }
 }
