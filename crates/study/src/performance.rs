@@ -29,8 +29,9 @@ const IMPOSED_DL: &str = include_str!("../records/performance-imposed-dl.json");
 /// The imposed design without one of its costs or gains: programs, and networks.
 const CAUSES_HPC: &str = include_str!("../records/performance-causes-hpc.json");
 const CAUSES_DL: &str = include_str!("../records/performance-causes-dl.json");
-/// The ten programs with everything compressed.
+/// The ten programs with everything compressed, and over other links.
 const COMPRESSED_HPC: &str = include_str!("../records/performance-compressed-hpc.json");
+const COMPRESSED_HPC_LINKS: &str = include_str!("../records/performance-compressed-hpc-links.json");
 /// The six networks with everything compressed, with three metadata caches, and over other links.
 const COMPRESSED_DL: &str = include_str!("../records/performance-compressed-dl.json");
 const COMPRESSED_DL_LINKS: &str = include_str!("../records/performance-compressed-dl-links.json");
@@ -119,7 +120,8 @@ impl Timings {
         let ideal = ideal.filter(|row| row.mode == Mode::Ideal);
         let compressed = rows(COMPRESSED_HPC).into_iter().chain(rows(COMPRESSED_DL));
         let compressed = compressed.filter(|row| row.mode != Mode::Buddy || row.metadata == OWN_METADATA);
-        Self::of_rows(ideal.chain(compressed).chain(rows(COMPRESSED_DL_LINKS)))
+        let links = rows(COMPRESSED_HPC_LINKS).into_iter().chain(rows(COMPRESSED_DL_LINKS));
+        Self::of_rows(ideal.chain(compressed).chain(links))
     }
 
     /// Returns the timings of programs of 32 MB with their own targets, or with those of a run of
@@ -349,7 +351,7 @@ mod tests {
     fn the_records_are_complete() {
         let more = [IMPOSED_HPC, IMPOSED_DL, COMPRESSED_HPC, COMPRESSED_DL, SMALLER]
             .into_iter()
-            .chain([CAUSES_HPC, CAUSES_DL]);
+            .chain([CAUSES_HPC, CAUSES_DL, COMPRESSED_HPC_LINKS, COMPRESSED_DL_LINKS]);
         for text in [HPC, DL, CACHES, FOOTPRINTS].into_iter().chain(more) {
             let record: Record<Results> = Record::from_json(text).unwrap();
             assert_eq!(record.data.missing, 0, "{}", record.data.name);

@@ -436,6 +436,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_statement_has_a_number_with_every_design() {
+        let (found, runs) = (findings(), Runs::recorded());
+        let rows = claims(&found.subjects(), &runs).rows;
+        assert!(rows.iter().flatten().all(|cell| *cell != GridCell::Empty), "{rows:?}");
+    }
+
     /// 5.4% of AlexNet's entries overflow; its kernels access them somewhat less often than others.
     #[test]
     fn the_imposed_overflow_reaches_the_link() {
