@@ -35,8 +35,13 @@ const COMPRESSED_HPC_LINKS: &str = include_str!("../records/performance-compress
 /// The six networks with everything compressed, with three metadata caches, and over other links.
 const COMPRESSED_DL: &str = include_str!("../records/performance-compressed-dl.json");
 const COMPRESSED_DL_LINKS: &str = include_str!("../records/performance-compressed-dl-links.json");
-/// Unified Memory, pinned memory and Buddy Compression at equal capacity.
-const CAPACITY: &str = include_str!("../records/performance-capacity.json");
+/// Unified Memory, pinned memory and Buddy Compression at equal capacity: three programs, the other
+/// seven, and the three over a slower link.
+const CAPACITY: [&str; 3] = [
+    include_str!("../records/performance-capacity.json"),
+    include_str!("../records/performance-capacity-others.json"),
+    include_str!("../records/performance-capacity-slow.json"),
+];
 /// The ten programs with their own targets, and with those of a smaller run.
 const SMALLER: &str = include_str!("../records/performance-smaller.json");
 /// L2 bytes of the paper's GPU.
@@ -235,13 +240,14 @@ pub(crate) struct AtCapacity {
 /// Returns the recorded times at equal capacity. Pinned memory has a capacity of 1, since it does
 /// not depend on it.
 pub(crate) fn at_capacity() -> Vec<AtCapacity> {
-    let all: Vec<CapacityRow> = parsed(CAPACITY);
+    let all: Vec<CapacityRow> = CAPACITY.into_iter().flat_map(parsed).collect();
     let ideal = |program: &str| {
         all.iter().find(|row| row.program == program && row.mode == Mode::Ideal).map(|row| row.cycles)
     };
     let one = |row: &CapacityRow| {
         let capacity = match row.mode {
             Mode::Um => 1.0 / (1.0 - row.oversubscription),
+            Mode::Pinned => 1.0,
             _ => row.targets.strip_prefix("capacity:")?.parse().ok()?,
         };
         let (program, time) = (row.program.clone(), row.cycles / ideal(&row.program)?);
@@ -250,13 +256,16 @@ pub(crate) fn at_capacity() -> Vec<AtCapacity> {
     all.iter().filter(|row| row.mode != Mode::Ideal).filter_map(one).collect()
 }
 
-/// A row of the record of equal capacity.
+/// A row of the records of equal capacity. Settings that a mode ignores may be missing.
 #[derive(Debug, Deserialize)]
 struct CapacityRow {
     program: String,
     mode: Mode,
+    #[serde(default)]
     link: f64,
+    #[serde(default)]
     oversubscription: f64,
+    #[serde(default)]
     targets: String,
     cycles: f64,
 }
@@ -345,14 +354,26 @@ mod tests {
             assert!(um.iter().zip(&buddy).all(|(um, buddy)| (um - buddy).abs() < 1e-3), "{um:?}");
             assert_eq!((of(Mode::Pinned, 75).len(), of(Mode::Buddy, 50).len()), (1, 2));
         }
+        for program in buddy_workloads::ALL.iter().map(|info| info.name) {
+            for (mode, count) in [(Mode::Um, 2), (Mode::Buddy, 2), (Mode::Pinned, 1)] {
+                for link in [75, 50] {
+                    let is_it = |one: &&AtCapacity| {
+                        let near = |capacity: f64| (one.capacity / capacity - 1.0).abs() < 1e-3;
+                        (one.program.as_str(), one.mode, one.link) == (program, mode, link)
+                            && (mode == Mode::Pinned || near(1.5) || near(2.0))
+                    };
+                    assert_eq!(all.iter().filter(is_it).count(), count, "{program} {mode:?} {link}");
+                }
+            }
+        }
     }
 
     #[test]
     fn the_records_are_complete() {
-        let more = [IMPOSED_HPC, IMPOSED_DL, COMPRESSED_HPC, COMPRESSED_DL, SMALLER]
-            .into_iter()
-            .chain([CAUSES_HPC, CAUSES_DL, COMPRESSED_HPC_LINKS, COMPRESSED_DL_LINKS]);
-        for text in [HPC, DL, CACHES, FOOTPRINTS].into_iter().chain(more) {
+        let compressed = [COMPRESSED_HPC, COMPRESSED_HPC_LINKS, COMPRESSED_DL, COMPRESSED_DL_LINKS];
+        let imposed = [IMPOSED_HPC, IMPOSED_DL, CAUSES_HPC, CAUSES_DL];
+        let own = [HPC, DL, CACHES, FOOTPRINTS, SMALLER];
+        for text in own.into_iter().chain(imposed).chain(compressed) {
             let record: Record<Results> = Record::from_json(text).unwrap();
             assert_eq!(record.data.missing, 0, "{}", record.data.name);
             assert!(record.spec["plan"].as_str().is_some_and(|plan| plan.contains("[axes]")));

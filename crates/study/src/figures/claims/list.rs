@@ -9,7 +9,7 @@ use super::{
     Claim, Source, Test, Verdict,
     facts::{Facts, Group, doubling, largest_batch, largest_ratio, share_of_peak, transitions},
 };
-use crate::{Experiment, Findings, Settings, figures::Design};
+use crate::{Experiment, Findings, Settings, figures::Design, geometric};
 
 const ALLOCATION: Policy = Policy::Allocation;
 const FINAL: Policy = Policy::Allocation16x;
@@ -700,13 +700,18 @@ pub(super) const CLAIMS: &[Claim] = &[
             let (mut texts, mut slower, mut count) = (Vec::new(), 0, 0);
             for capacity in HALF {
                 let unified = facts.at_capacity(Mode::Um, 75, capacity);
-                let mut both = Vec::new();
-                for (name, time) in unified {
-                    let pinned = pinned.iter().find(|one| one.0 == name)?.1;
-                    (slower, count) = (slower + usize::from(time > pinned), count + 1);
-                    both.push(format!("{name} {} against {}", ratio(time), ratio(pinned)));
+                let mut shares = Vec::new();
+                for (name, time) in &unified {
+                    shares.push(time / pinned.iter().find(|one| one.0 == *name)?.1);
                 }
-                texts.push(format!("capacity {}: {}", ratio(capacity), both.join(", ")));
+                let here = shares.iter().filter(|share| **share > 1.0).count();
+                (slower, count) = (slower + here, count + shares.len());
+                let mean = ratio(geometric(shares.iter().copied())?);
+                texts.push(format!(
+                    "capacity {}: {here} of {} slower, {mean} of its time in the mean",
+                    ratio(capacity),
+                    shares.len()
+                ));
             }
             (count > 0).then(|| (texts.join("; "), Verdict::holds_if(2 * slower > count)))
         }),
