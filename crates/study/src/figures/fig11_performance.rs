@@ -443,6 +443,16 @@ mod tests {
         assert!(rows.iter().flatten().all(|cell| *cell != GridCell::Empty), "{rows:?}");
     }
 
+    #[test]
+    fn gains_and_costs_of_the_imposed_design_are_known_of_both_groups() {
+        let found = findings();
+        let rows = causes_table(&found.subjects(), &Timings::imposed()).rows;
+        for change in ["a codec without latency", "no zero entries", "16 KiB of metadata cache"] {
+            let row = rows.iter().find(|row| row[0] == change.into()).unwrap();
+            assert!(row.iter().all(|cell| *cell != GridCell::Empty), "{row:?}");
+        }
+    }
+
     /// 5.4% of AlexNet's entries overflow; its kernels access them somewhat less often than others.
     #[test]
     fn the_imposed_overflow_reaches_the_link() {
