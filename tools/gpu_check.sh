@@ -6,7 +6,7 @@
 # optionally `nvcomp/` with libnvcomp.so.6 of the wheel nvidia-libnvcomp-cu13. Logs go to $OUT, or
 # to out/.
 #
-#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve; attention stencils
+#   tools/gpu_check.sh [STEP...]   steps: info tests test sanitizer soak bench fused halve; attention stencils
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/device-bin

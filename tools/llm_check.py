@@ -9,8 +9,7 @@ its own copy of the model: `generate` eager and compiled (static cache), plain a
 loop, greedy and sampling. All prepare at once; then they are measured in turn, one at a time,
 --rounds times. The record is written after every message, so an end at any moment loses nothing. A
 way that is not ready in time is left out and named. `families` compares small models of every
-family with fp32, in CUDA graphs. With --tiny, or without a GPU, shapes are small. Not run on a GPU
-yet.
+family with fp32, in CUDA graphs. With --tiny, or without a GPU, shapes are small.
 """
 
 import argparse

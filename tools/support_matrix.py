@@ -28,7 +28,7 @@ FEATURES = {
         ("options, `modules_to_not_convert`, `dequantize`", "errors for unknown options; same bits on the CPU", r"test_transformers.*(unknown_options|not_convert|dequantize)"),
         ("packed KV cache, assisted decoding, prompt lookup, `crop`", "same bits on the CPU; no beam search", r"test_transformers.*(lookup|cropped|beam|keys_and_values)"),
         ("`device_map` over several devices", "hooks and placement, with the CPU as two devices", r"test_devices.*hooks_of_their"),
-        ("`buddy.llm`: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3", "tokens of `generate` on the CPU; not run on a GPU", r"test_llm.*greedy_tokens"),
+        ("`buddy.llm`: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3", "tokens of `generate` on the CPU; on an H200 by `tools/llm_check.py`", r"test_llm.*greedy_tokens"),
         ("diffusion transformers", "same bits on the CPU", r"test_diffusers.*compute_save"),
     ],
     "PyTorch": [

@@ -44,7 +44,9 @@ fn change_exponents(entry: &mut Entry, shifts: &[u8], change: fn(u8, u8) -> u8) 
     }
 }
 
-/// Returns the shifts of a head's values from those of some tokens, and the largest window. A column whose largest exponent exceeds the typical one by more than one is shifted to that. A
+/// Returns the shifts of a head's values from those of some tokens, and the largest window.
+///
+/// A column whose largest exponent exceeds the typical one by more than one is shifted to that. A
 /// quarter of the columns that are not zero are smaller than the typical one. A key's column counts as
 /// large as its partner half a head away, since RoPE moves their size from one to the other.
 fn shifts_of(tokens: &[&[u8]], of_keys: bool) -> (Vec<u8>, u8) {
