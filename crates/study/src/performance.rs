@@ -32,10 +32,12 @@ const CAUSES_HPC: &str = include_str!("../records/performance-causes-hpc.json");
 const CAUSES_HPC_COSTS: &str = include_str!("../records/performance-causes-hpc-costs.json");
 const CAUSES_DL: &str = include_str!("../records/performance-causes-dl.json");
 const CAUSES_DL_GAINS: &str = include_str!("../records/performance-causes-dl-gains.json");
+/// The imposed design of the programs with two more metadata caches.
+const METADATA_HPC: &str = include_str!("../records/performance-metadata-hpc.json");
 /// The ten programs with everything compressed, and over other links.
 const COMPRESSED_HPC: &str = include_str!("../records/performance-compressed-hpc.json");
 const COMPRESSED_HPC_LINKS: &str = include_str!("../records/performance-compressed-hpc-links.json");
-/// The six networks with everything compressed, with three metadata caches, and over other links.
+/// The six networks with everything compressed, with six metadata caches, and over other links.
 const COMPRESSED_DL: &str = include_str!("../records/performance-compressed-dl.json");
 const COMPRESSED_DL_LINKS: &str = include_str!("../records/performance-compressed-dl-links.json");
 /// Unified Memory, pinned memory and Buddy Compression at equal capacity: three programs, the other
@@ -179,7 +181,7 @@ pub(crate) const OWN_METADATA: f64 = 4096.0;
 /// imposed sizes, networks with their own. Every access of either looks metadata up.
 pub(crate) fn compressed_caches() -> Vec<Row> {
     let is_imposed = |row: &Row| !change(row).contains("no zero");
-    let small = rows(CAUSES_HPC).into_iter().filter(is_imposed);
+    let small = rows(CAUSES_HPC).into_iter().filter(is_imposed).chain(rows(METADATA_HPC));
     let own = rows(IMPOSED_HPC).into_iter().filter(|row| row.mode == Mode::Buddy && row.link == 150.0);
     let own = own.map(|row| Row { metadata: OWN_METADATA, ..row });
     small.chain(own).chain(rows(COMPRESSED_DL)).collect()
@@ -375,7 +377,7 @@ mod tests {
     fn the_records_are_complete() {
         let compressed = [COMPRESSED_HPC, COMPRESSED_HPC_LINKS, COMPRESSED_DL, COMPRESSED_DL_LINKS];
         let causes = [CAUSES_HPC, CAUSES_HPC_COSTS, CAUSES_DL, CAUSES_DL_GAINS];
-        let own = [HPC, DL, CACHES, FOOTPRINTS, SMALLER, IMPOSED_HPC, IMPOSED_DL];
+        let own = [HPC, DL, CACHES, FOOTPRINTS, SMALLER, IMPOSED_HPC, IMPOSED_DL, METADATA_HPC];
         for text in own.into_iter().chain(causes).chain(compressed) {
             let record: Record<Results> = Record::from_json(text).unwrap();
             assert_eq!(record.data.missing, 0, "{}", record.data.name);

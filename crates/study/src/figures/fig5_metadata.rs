@@ -158,6 +158,7 @@ mod tests {
         assert_eq!(lines.len(), 16);
         for line in lines {
             assert!(line.points.is_sorted_by(|a, b| a.1 <= b.1 + 1e-3), "{line:?}");
+            assert!(line.points.len() >= 4, "{line:?}");
         }
         let rows = caches();
         let own = rows.iter().find(|row| row.metadata == f64::from(OWN) && row.line == 128.0).unwrap();
