@@ -358,11 +358,12 @@ def forget_warm_up() -> None:
     """Lets the first request choose windows and shifts, not the tokens of vLLM's warm-up."""
     from vllm.v1.worker.gpu_worker import Worker
 
-    plain = Worker.compile_or_warm_up_model
+    global worker_warm_up
+    worker_warm_up = Worker.compile_or_warm_up_model
 
-    @functools.wraps(plain)
+    @functools.wraps(worker_warm_up)
     def compile_or_warm_up_model(worker):
-        result = plain(worker)
+        result = worker_warm_up(worker)
         for layer in worker.vllm_config.compilation_config.static_forward_context.values():
             if isinstance(getattr(layer, "impl", None), BuddyAttention) and layer.impl.pages is not None:
                 layer.impl.pages.forget()

@@ -302,6 +302,24 @@ def test_the_first_prompt_chooses_windows_and_shifts():
     assert (pages.windows[:4] == 255).all() and not pages.windows[128:-128].any()
 
 
+def test_the_warm_up_chooses_nothing(monkeypatch):
+    """vLLM opens caches in inference mode, and its worker ends the warm-up outside it."""
+    from vllm.v1.worker.gpu_worker import Worker
+
+    config = configuration()
+    layers = make_layers(config, 2, 4, 2, 64)
+    allocate(layers, config, 8)
+    with torch.inference_mode():
+        for layer in layers:
+            layer.impl.open(layer.kv_cache)
+            rows = torch.randn(80, 2, 64).bfloat16()
+            layer.impl.pages.train(rows, rows, torch.arange(80))
+            assert (layer.impl.pages.windows[:4] <= 240).all()
+    monkeypatch.setattr(attention, "worker_warm_up", lambda worker: "seconds")
+    assert Worker.compile_or_warm_up_model(SimpleNamespace(vllm_config=config)) == "seconds"
+    assert all((layer.impl.pages.windows[:4] == 255).all() for layer in layers)
+
+
 def test_an_empty_sequence_gives_zeros():
     pages = LayerPages(torch.zeros(2, 1, 16, token_bytes(64) // 2, dtype=torch.bfloat16), 64)
     out = torch.ones(2, 4, 64).bfloat16()
