@@ -96,7 +96,7 @@ fn requests_without_a_meaning_are_refused() {
         let run = llm(more);
         assert!(run.code != 0 && run.stderr.contains(why), "{more:?}: {}", run.stderr);
     };
-    refused(&["--spec", "v100"], "v100 has no [tensor] table");
+    refused(&["--spec", "p100"], "p100 has no [tensor] table");
     refused(&["--shape", "llama-9b"], "unknown shape 'llama-9b'");
     refused(&["--packed-kv"], "vLLM has no packed KV cache");
     refused(&["--fused"], "--fused has no effect");
