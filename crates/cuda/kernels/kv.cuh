@@ -67,13 +67,5 @@ BUDDY_FN u32 unshift_word(u32 word, u32 shifts) {
     u32 low = unshift_exponent(word >> 7 & 0xff, shifts & 0xff), high = unshift_exponent(word >> 23 & 0xff, shifts >> 8 & 0xff);
     return (word & 0x807f807fu) | low << 7 | high << 23;
 }
-// Shifts the sixteen values of a quarter by sixteen bytes, aligned.
-BUDDY_FN void shift_quarter(u32 (&words)[8], const u8* shifts) {
-    uint4 by = *(const uint4*)shifts;
-    if ((by.x | by.y | by.z | by.w) == 0) return;
-    const u32 all[4] = {by.x, by.y, by.z, by.w};
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 8; i++) words[i] = shift_word(words[i], all[i / 2] >> i % 2 * 16);
-}
 
 }  // namespace buddy

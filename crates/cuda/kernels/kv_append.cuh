@@ -63,6 +63,15 @@ BUDDY_FN void append_quarter(u8* at, u8* overflow, u32 quarter, const u32 (&word
     if (quarter == 0) *(uint2*)(at + Bf16::BASE_BYTE) = make_uint2(low_word | high, high_word);
 }
 
+// Shifts the sixteen values of a quarter by sixteen bytes, aligned.
+BUDDY_FN void shift_quarter(u32 (&words)[8], const u8* shifts) {
+    uint4 by = *(const uint4*)shifts;
+    if ((by.x | by.y | by.z | by.w) == 0) return;
+    const u32 all[4] = {by.x, by.y, by.z, by.w};
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) words[i] = shift_word(words[i], all[i / 2] >> i % 2 * 16);
+}
+
 // Destination of an entry of a token.
 struct KvSlot {
     u32 layer, head, which, part;
