@@ -47,8 +47,7 @@ def distributions():
 
 
 def milliseconds(run, repeats=20):
-    """Returns the median time of a call, replayed from a graph, with the memory of other data in
-    between."""
+    """Returns the median time of a call, replayed from a graph."""
     run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
