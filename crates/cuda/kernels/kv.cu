@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
                                                                      const __grid_constant__ KvRows rows, const long long* slots) {
     launch_dependent_grids();
     __shared__ int change[WindowVotes::CHANGES];
-    // The largest exponent of each value of the head, then its shift.
+    // The largest exponent of each value of the head.
     __shared__ u32 most[2 * VALUES], used, typical, greatest, tokens;
     __align__(16) __shared__ u8 shifts[2 * VALUES];
     for (u32 i = threadIdx.x; i < WindowVotes::CHANGES; i += TRAIN_THREADS) change[i] = 0;
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
         if (quarter == 0) votes.cast(range);
     });
     __syncthreads();
-    if (threadIdx.x == 0) *window = (u8)min(votes.best(BUDDY_WINDOW), greatest <= MOST_EXPONENT ? MOST_EXPONENT : LAST_WINDOW);
+    if (threadIdx.x == 0) *window = (u8)min(votes.best(BUDDY_WINDOW), MOST_EXPONENT);
 }
 
 constexpr u32 READ_WARPS = 2;

@@ -17,8 +17,9 @@ constexpr u32 MMA_TOKENS = 16, VALUES = BUDDY_ENTRY_BYTES / 2;
 // Windows that are not chosen yet: without tokens, and with tokens, whose entries use no window. Real
 // windows are at most LAST_WINDOW.
 constexpr u32 LAST_WINDOW = 240, USED = 254, UNUSED = 255;
-// Training: the fewest tokens for a window, the largest shift, and the largest exponent that shifts
-// leave. So exponents that wrapped around (`shift_exponent`) are never in a window.
+// Training: the fewest tokens for a window, the largest shift, and the largest exponent of columns that
+// are shifted, and of a window's begin. So exponents that wrapped around (`shift_exponent`) are never in
+// a window that is trained.
 constexpr u32 TRAIN_TOKENS = 64, MOST_SHIFT = 24, MOST_EXPONENT = 200;
 
 // A cache; Rust fills the same struct. Its target is 4/3x: 96 bytes of an entry in `memory.device`,

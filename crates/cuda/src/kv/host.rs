@@ -44,12 +44,12 @@ fn change_exponents(entry: &mut Entry, shifts: &[u8], change: fn(u8, u8) -> u8) 
     }
 }
 
-/// Returns the shifts of a head's values from those of some tokens, and the largest window.
+/// Returns the shifts of a head's values from those of some tokens.
 ///
 /// A column whose largest exponent exceeds the typical one by more than one is shifted to that. A
 /// quarter of the columns that are not zero are smaller than the typical one. A key's column counts as
 /// large as its partner half a head away, since RoPE moves their size from one to the other.
-fn shifts_of(tokens: &[&[u8]], of_keys: bool) -> (Vec<u8>, u8) {
+fn shifts_of(tokens: &[&[u8]], of_keys: bool) -> Vec<u8> {
     let mut most = vec![0; tokens[0].len() / 2];
     for token in tokens {
         for (most, value) in most.iter_mut().zip(token.as_chunks::<2>().0) {
@@ -68,7 +68,7 @@ fn shifts_of(tokens: &[&[u8]], of_keys: bool) -> (Vec<u8>, u8) {
     let base = sorted.get(sorted.len() / 4).map_or(0, |typical| typical + 1);
     let is_shifted = sorted.last().is_none_or(|&greatest| greatest <= MOST_EXPONENT);
     let shift = |one: u8| if is_shifted { one.saturating_sub(base).min(MOST_SHIFT) } else { 0 };
-    (most.into_iter().map(shift).collect(), if is_shifted { MOST_EXPONENT } else { LAST_WINDOW })
+    most.into_iter().map(shift).collect()
 }
 
 /// A KV cache over memory of the caller.
@@ -149,7 +149,7 @@ impl<'a> HostKv<'a> {
             let size = row / heads as usize;
             let of_token = |token: &usize| &plain[token * rows.stride + head as usize * size..][..size];
             let values: Vec<&[u8]> = tokens.iter().map(of_token).collect();
-            let (mut found, most) = shifts_of(&values, which == 0);
+            let mut found = shifts_of(&values, which == 0);
             let at = self.shift_at(layer, head, which);
             let shifts = &mut self.windows[at..at + found.len()];
             match old {
@@ -165,7 +165,7 @@ impl<'a> HostKv<'a> {
                 let first = at * VALUES % found.len();
                 change_exponents(entry, &found[first..first + VALUES], shift);
             }
-            self.windows[window] = Bf16::train(&entries).window().min(most);
+            self.windows[window] = Bf16::train(&entries).window().min(MOST_EXPONENT);
         }
         Ok(())
     }
