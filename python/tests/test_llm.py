@@ -208,6 +208,9 @@ def test_arguments_out_of_range_are_refused_before_anything_runs():
     for prompts in [[], [[1], []]]:
         with pytest.raises(ValueError, match="at least one token"):
             ours.tokens(prompts)
+    for prompt in ["text", [1, 2]]:
+        with pytest.raises(ValueError, match=r"pass \[prompt\]"):
+            ours.tokens(prompt)
     with pytest.raises(ValueError, match="token 512 in a prompt"):
         ours.tokens([[1, 512]])
     with pytest.raises(ValueError, match="has no tokenizer: pass load"):

@@ -128,6 +128,8 @@ class LanguageModel:
         """Yields the next token of each prompt, step by step; None after a stop token, which is the
         last. ``stop_tokens`` are those of the model unless given. Arguments are checked at once."""
         sampling = Sampling(temperature, top_k, top_p, seed)
+        if is_single(prompts):
+            raise ValueError("tokens takes a list of prompts: pass [prompt]")
         ids = [self.encode(one) for one in prompts]
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens}; it is at least 1")
